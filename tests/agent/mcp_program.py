@@ -48,6 +48,7 @@ def spoil() -> str:
 def die() -> str:
     """End the server in the middle of a call."""
     note("die")
+    print(f"the lid fell, {os.environ.get('BOX_WORD')}", file=sys.stderr, flush=True)  # noqa: T201 - as programs do
     os._exit(3)
 
 

@@ -93,12 +93,15 @@ def test_it_serves_runs_of_any_thread_and_is_one_process(script, box, calls):
     assert len({line.split()[1] for line in calls.read_text().splitlines()}) == 1
 
 
-def test_one_that_dies_fails_the_call_and_is_back_in_the_next_run(script, box, calls):
+def test_one_that_dies_fails_the_call_and_is_back_in_the_next_run(script, box, calls, capfd):
     """The model hears that the outcome is not known; the run goes on, and the next one has a new process."""
     model = script([("box_die", {})], [("box_look", {"what": "it"})], "oh", [("box_look", {"what": "it"})], "well")
     with Agent(model.model, mcp_servers=[box]) as agent:
-        first = agent.run_sync("one")
+        with pytest.warns(McpServerWarning, match=r"box failed .*It said last: .*the lid fell, …") as told:
+            first = agent.run_sync("one")
         second = agent.run_sync("two")
+    assert len(told) == 1
+    assert "the lid" not in capfd.readouterr().err  # nothing disturbs what is drawn
     died, gone = map(str, results(first.messages))
     assert "the MCP server box failed" in died
     assert "not known" in died
@@ -108,16 +111,22 @@ def test_one_that_dies_fails_the_call_and_is_back_in_the_next_run(script, box, c
     assert called(calls) == ["die", "look"]
 
 
-def test_one_that_cannot_start_is_told_and_the_others_work(script, box):
+def test_one_that_cannot_start_is_told_and_the_others_work(script, box, capfd):
     """By its name, why, and what to do; never by its address, which may hold secrets."""
     broken = McpServer("broken", command="/no/such/thing-83")
     far = McpServer("far", url="http://127.0.0.1:9/thing-83")
+    code = "import os, sys; sys.exit('no key ' + os.environ['KEY'] + chr(27))"
+    wordy = McpServer("wordy", command=sys.executable, args=["-c", code], env={"KEY": "thing-83"})
     model = script([("box_look", {"what": "gold"})], "done")
-    with Agent(model.model, mcp_servers=[broken, far, box]) as agent, warnings.catch_warnings(record=True) as told:
+    servers = [broken, far, wordy, box]
+    with Agent(model.model, mcp_servers=servers) as agent, warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         assert agent.run_sync("go").output == "done"
     said = [str(one.message) for one in told if one.category is McpServerWarning]
-    assert [text.split(" could")[0] for text in said] == ["The MCP server broken", "The MCP server far"]
+    named = [f"The MCP server {server.name}" for server in (broken, far, wordy)]
+    assert [text.split(" could")[0] for text in said] == named
+    assert "It said last: no key …\N{SYMBOL FOR ESCAPE}" in said[2]
+    assert "no key" not in capfd.readouterr().err
     assert "there is no such command" in said[0]
     assert "by hand" in said[0]
     assert "thing-83" not in str(said)

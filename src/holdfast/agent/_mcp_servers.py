@@ -10,13 +10,14 @@ import asyncio
 import atexit
 import contextlib
 import importlib.util
+import os
 import re
-import sys
 import threading
 import warnings
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
 from weakref import WeakSet
 
 import msgspec
@@ -25,6 +26,7 @@ from holdfast.agent._context import plain_text
 from holdfast.agent._options import check_lists
 from holdfast.agent._tools import Tool
 from holdfast.errors import AgentError, UsageError
+from holdfast.security import neutralise_line
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -35,6 +37,11 @@ _NAME_CHARS = 80
 _TOOL_NAME_CHARS = 64
 _TOOLS_MAX = 512
 _RESULT_CHARS_MAX = 256 * 1024
+_LAST_LINES = 3
+_LAST_LINE_CHARS = 300
+_LINE_CHARS_MAX = 64 * 1024
+_LAST_WORDS_S = 1.0
+_SECRET_CHARS_MIN = 4
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 Asks = Literal["always", "changes", "never"]
 
@@ -164,7 +171,7 @@ class McpServers:
             for server in self.given:
                 known = self._known.get(server.name)
                 if known is None or known.is_over:
-                    self._known[server.name] = _Connection(server, server.cwd or self._cwd, self._loop)
+                    self._known[server.name] = _Connection(server, server.cwd or self._cwd, self._loop, self._tell)
 
     async def tools(self, taken: Collection[str] = ()) -> list[Tool]:
         """Their tools, once each has told them or failed, by names that are not taken."""
@@ -251,7 +258,9 @@ async def _end(known: list[_Connection]) -> None:
 class _Connection:
     """One server from its start to its end, in one task, as its connection demands."""
 
-    def __init__(self, server: McpServer, cwd: str | None, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, server: McpServer, cwd: str | None, loop: asyncio.AbstractEventLoop, tell: Callable[[str], None]
+    ) -> None:
         self.server = server
         self.offered: Future[list[_Offer]] = Future()
         """Its tools; none if it could not be had."""
@@ -262,6 +271,8 @@ class _Connection:
         self.task: asyncio.Task[None] | None = None
         self._cwd = cwd
         self._loop = loop
+        self._tell = tell
+        self._last_words = LastWords(server)
         self.offered.set_running_or_notify_cancel()
         loop.call_soon_threadsafe(self._begin)
 
@@ -272,13 +283,14 @@ class _Connection:
         try:
             async with contextlib.AsyncExitStack() as open_things:
                 async with asyncio.timeout(_START_S):
-                    client = await open_things.enter_async_context(_connected(self.server, self._cwd))
+                    connected = _connected(self.server, self._cwd, self._last_words)
+                    client = await open_things.enter_async_context(connected)
                     offers = await _offers(self, client)
                 self.offered.set_result(offers)
                 await self.over.wait()
         except Exception as error:  # noqa: BLE001 - whatever it is, the agent goes on without it
             if not self.offered.done():
-                self.excuse = _excuse(self.server, error)
+                self.excuse = _excuse(self.server, error) + await asyncio.to_thread(self._last_words.told)
         finally:
             self.is_over = True
             if not self.offered.done():
@@ -294,9 +306,11 @@ class _Connection:
         except Exception as error:  # noqa: BLE001 - its words may hold an address with secrets
             if _is_refusal(error):
                 raise AgentError(f"the MCP server {name} refused the call: {plain_text(str(error))[:500]}") from None
-            self._loop.call_soon_threadsafe(self.over.set)
-            self.is_over = True
             failed = type(error).__name__
+            if not self.is_over and not self.over.is_set():
+                self.is_over = True
+                self._loop.call_soon_threadsafe(self.over.set)
+                self._tell(f"The MCP server {name} failed ({failed}).{await asyncio.to_thread(self._last_words.told)}")
             told = f"the MCP server {name} failed ({failed}); whether the call was carried out is not known"
             raise AgentError(told, remedy="The next run starts it again.") from None
 
@@ -347,30 +361,70 @@ class _Offer:
         )
 
 
+class LastWords:
+    """What the program of a server says on standard error: not for the terminal, where people may be reading.
+
+    Its last lines are told when it fails, without what stands in its variables.
+    """
+
+    def __init__(self, server: McpServer) -> None:
+        self._hidden = [value for value in server.env.values() if len(value) >= _SECRET_CHARS_MIN]
+        self._lines: deque[str] = deque(maxlen=_LAST_LINES)
+        self._reader: threading.Thread | None = None
+
+    @contextlib.contextmanager
+    def sink(self) -> Iterator[TextIO]:
+        """Where the program writes."""
+        source, sink = os.pipe()
+        self._reader = threading.Thread(target=self._read, args=[source], name="mcp-stderr", daemon=True)
+        self._reader.start()
+        with os.fdopen(sink, "w") as file:
+            yield file
+
+    def _read(self, source: int) -> None:
+        with os.fdopen(source, encoding="utf-8", errors="replace") as file:
+            while line := file.readline(_LINE_CHARS_MAX):
+                if line.strip():
+                    self._lines.append(line.strip())
+
+    def told(self) -> str:
+        """A sentence with them; empty if there are none. Waits a moment for what it says while it dies."""
+        if self._reader is not None:
+            self._reader.join(_LAST_WORDS_S)
+        lines = list(self._lines)
+        for value in self._hidden:
+            lines = [line.replace(value, "…") for line in lines]
+        said = " / ".join(line[:_LAST_LINE_CHARS] for line in lines)
+        return f" It said last: {neutralise_line(said)}" if said else ""
+
+
 @contextlib.asynccontextmanager
-async def _connected(server: McpServer, cwd: str | None) -> AsyncIterator[Client]:
+async def _connected(server: McpServer, cwd: str | None, last_words: LastWords) -> AsyncIterator[Client]:
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
     transport: Any
     async with contextlib.AsyncExitStack() as open_things:
-        if server.kind == "stdio":
-            if not server.command:
-                raise FileNotFoundError("no command")
-            stdio = StdioServerParameters(command=server.command, args=server.args, env=server.env, cwd=cwd)
-            transport = stdio_client(stdio, errlog=sys.__stderr__ or sys.stderr)
-        elif not server.url.startswith(("http://", "https://")) or server.kind not in ("http", "sse"):
-            raise ValueError("no address")
-        elif server.kind == "sse":
-            from mcp.client.sse import sse_client
+        # Closed here once the program has it, so that its death is the end of what it says.
+        with contextlib.ExitStack() as until_it_runs:
+            if server.kind == "stdio":
+                if not server.command:
+                    raise FileNotFoundError("no command")
+                stdio = StdioServerParameters(command=server.command, args=server.args, env=server.env, cwd=cwd)
+                transport = stdio_client(stdio, errlog=until_it_runs.enter_context(last_words.sink()))
+            elif not server.url.startswith(("http://", "https://")) or server.kind not in ("http", "sse"):
+                raise ValueError("no address")
+            elif server.kind == "sse":
+                from mcp.client.sse import sse_client
 
-            transport = sse_client(server.url, headers=server.headers, httpx_client_factory=_http_client)
-        else:
-            from mcp.client.streamable_http import streamable_http_client
+                transport = sse_client(server.url, headers=server.headers, httpx_client_factory=_http_client)
+            else:
+                from mcp.client.streamable_http import streamable_http_client
 
-            http = await open_things.enter_async_context(_http_client(server.headers))
-            transport = streamable_http_client(server.url, http_client=http)
-        yield await open_things.enter_async_context(Client(transport))
+                http = await open_things.enter_async_context(_http_client(server.headers))
+                transport = streamable_http_client(server.url, http_client=http)
+            client = await open_things.enter_async_context(Client(transport))
+        yield client
 
 
 def _http_client(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> Any:
