@@ -507,5 +507,16 @@ def _run_sync(work: Coroutine[Any, Any, T], name: str) -> T:
 def _main_runner() -> asyncio.Runner:
     """The main thread's one loop for sync calls: a model's connections belong to the loop that made them."""
     runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-    atexit.register(runner.close)
+    atexit.register(_end_loop, runner)
     return runner
+
+
+def _end_loop(runner: asyncio.Runner) -> None:
+    """Close the loop at exit, when Python 3.12 starts no thread any more: a runner waits for its own in another one."""
+    loop = runner.get_loop()
+    if left := asyncio.all_tasks(loop):
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
