@@ -12,7 +12,7 @@ import pytest
 from pydantic_ai.models.function import FunctionModel
 
 import holdfast
-from holdfast.agent import Agent, Host, tool
+from holdfast.agent import Agent, Host, LateModel, tool
 from holdfast.errors import UsageError
 
 
@@ -204,7 +204,7 @@ def test_a_hosted_turn_is_steered(hf, script):
 
     async def serve():
         host = Host()
-        assert not host.steer("s", "hi")
+        assert not await host.steer("s", "hi")
         gate = asyncio.Event()
 
         @tool
@@ -221,16 +221,59 @@ def test_a_hosted_turn_is_steered(hf, script):
                 return await turn.stream(agent.run_stream("hi", session=session), session)
 
             turn = host.begin("s", work)
-            turn.steer("early")  # heard by the agent that is still being made
+            await turn.steer("early")  # heard by the agent that is still being made
+            assert said(session, "steer") == ["early"]
             await gate.wait()
-            assert host.steer("s", "enough", interrupt=True)
+            assert await host.steer("s", "enough", interrupt=True)
             result = await turn.finish()
             with pytest.raises(UsageError, match="no agent is at work"):
-                turn.steer("too late")
+                await turn.steer("too late")
         await host.aclose()
         return result
 
     assert asyncio.run(serve()).output.strip() == "heard"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_word_before_the_agent_works_is_refused_if_it_never_does(hf, script, streams):
+    """Who said it is told, whether the turn failed before it had an agent or before the run began."""
+
+    async def serve():
+        host = Host()
+        gate = asyncio.Event()
+
+        def broken():
+            raise UsageError("no such model")
+
+        async def work(turn):
+            await gate.wait()
+            if not streams:
+                raise UsageError("no such model")
+            with hf.session("s") as session:
+                return await turn.stream(Agent(LateModel("late", broken)).run_stream("hi", session=session), session)
+
+        turn = host.begin("s", work)
+        word = asyncio.ensure_future(turn.steer("early"))
+        await asyncio.sleep(0)
+        gate.set()
+        with pytest.raises(UsageError, match="could hear this"):
+            await word
+        await turn.wait()
+        assert turn.ended == "failed"
+        await host.aclose()
+
+    asyncio.run(serve())
+
+
+def test_a_stream_that_fails_before_it_began_tells_what_was_said_to_it(script):
+    """Whoever keeps the stream can say it again."""
+    stream = Agent(script("never").model).run_stream("")
+    stream.steer("early")
+    with pytest.raises(UsageError, match="empty"):
+        asyncio.run(_read(stream))
+    assert stream.unsaid == ["early"]
+    with pytest.raises(UsageError, match="no run"):
+        stream.steer("late")
 
 
 _KILLED = """

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -25,6 +26,8 @@ class Steering:
         self.session_id: str | None = None
         self._guard = threading.Lock()
         self._talk: RunLog | None = None
+        self.begun: Future[None] = Future()
+        """Done when the run records words, or is over."""
         self._early: list[tuple[str, bool]] = []
         self._coming = 0
         """How many words are being recorded at the moment."""
@@ -32,6 +35,12 @@ class Steering:
         self._said: dict[int, Any] = {}
         """What was recorded here, by the number of its event; of earlier processes the log is read."""
         self._step: tuple[asyncio.AbstractEventLoop, asyncio.Timeout] | None = None
+
+    @property
+    def unsaid(self) -> list[str]:
+        """Words that came before a run that never began: they are on no record."""
+        with self._guard:
+            return [text for text, _ in self._early]
 
     @property
     def takes_words(self) -> bool:
@@ -69,11 +78,17 @@ class Steering:
             self._early = []
         for text, interrupt in early:
             self.keep(talk, text, interrupt=interrupt)
+        self._set_begun()
 
     def end(self) -> None:
         """The run is over, and hears nothing any more."""
         with self._guard:
             self._ended, self._talk = True, None
+        self._set_begun()
+
+    def _set_begun(self) -> None:
+        if not self.begun.done():
+            self.begun.set_result(None)
 
     async def is_done(self) -> bool:
         """Whether everything was heard, so that the run may end; nothing more is taken then."""

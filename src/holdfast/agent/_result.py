@@ -246,6 +246,15 @@ class RunStream:
         """Say something to the agent while it works; see :meth:`Agent.steer`."""
         self._steering.say(text, interrupt=interrupt)
 
+    @property
+    def unsaid(self) -> list[str]:
+        """What was said to it before it began, while it has not: if it fails before, this is on no record."""
+        return self._steering.unsaid
+
+    async def begun(self) -> None:
+        """Wait until what is said is recorded at once, or the run is over."""
+        await asyncio.shield(asyncio.wrap_future(self._steering.begun))
+
     async def stop(self) -> None:
         """End the run now, and wait until that is on record."""
         if self._task is not None and not self._task.done():
@@ -265,4 +274,5 @@ class RunStream:
             self._task = asyncio.ensure_future(self._start(pieces.put_nowait))
             # However it ends, whoever reads the pieces is told that no more come.
             self._task.add_done_callback(lambda _task: pieces.put_nowait(None))
+            self._task.add_done_callback(lambda _task: self._steering.end())
         return self._pieces, self._task

@@ -14,7 +14,7 @@ The contract, which every app that lets agents work keeps by running on :class:`
 - **Questions** wait under an id until they are answered, time is up, or the turn ends. An answer
   counts once.
 - **Steer** lets the agent of a turn hear a word before its next step; with ``interrupt`` the step
-  under way is stopped for it. The turn goes on.
+  under way is stopped for it. The turn goes on. A word that the agent can no longer hear is refused.
 - **Cancel** stops a turn, and waits until that is on record. The turn's end says "cancelled".
 - **Put off** is for the end of the server, when nobody took back what they asked for: no turn
   begins any more, and those that go on are stopped, each with a line in its session that says that
@@ -34,6 +34,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterat
 from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from holdfast.agent._options import Scope
@@ -97,7 +98,7 @@ class HostedTurn:
     of ``done`` with the work's result, ``failed`` with the error, ``cancelled`` and ``interrupted``.
     """
 
-    def __init__(self, key: Any) -> None:
+    def __init__(self, key: Any, run: Run = asyncio.to_thread) -> None:
         self.key = key
         self.ended: str | None = None
         """How it ended; None while it goes on."""
@@ -112,7 +113,10 @@ class HostedTurn:
         self._task: asyncio.Future[Any] | None = None
         self._over = asyncio.Event()
         self._stream: RunStream | None = None
-        self._early: list[tuple[str, bool]] = []
+        self._has_agent = asyncio.Event()
+        self._words: set[asyncio.Future[None]] = set()
+        self._in_order = asyncio.Lock()
+        self._run = run
 
     def start(self, work: Awaitable[Any], over: Callable[[], Any]) -> None:
         """Let the work begin; ``over`` is called right before its end is told, since whoever hears may begin anew."""
@@ -176,17 +180,25 @@ class HostedTurn:
         for id in list(self.questions):
             self.answer(id, approved=False)
 
-    def steer(self, text: str, *, interrupt: bool = False) -> None:
-        """Say something to the agent while it works, as ``Agent.steer`` does. Raises UsageError if it does not.
+    async def steer(self, text: str, *, interrupt: bool = False) -> None:
+        """Say something to the agent while it works, as ``Agent.steer`` does; it is recorded then.
 
-        An agent that is still being made hears it first.
+        Waits for an agent that is still being made. Raises UsageError if the turn ends before it can hear.
         """
-        if self.ended is not None:
-            raise UsageError("no agent is at work here that could hear this", remedy="Begin a turn with it.")
-        if self._stream is None:
-            self._early.append((text, interrupt))
-        else:
-            self._stream.steer(text, interrupt=interrupt)
+        saying = asyncio.ensure_future(self._say(text, interrupt=interrupt))
+        self._words.add(saying)
+        saying.add_done_callback(self._words.discard)
+        # Shielded: what was said counts also if whoever said it is gone before the agent is there.
+        await asyncio.shield(saying)
+
+    async def _say(self, text: str, *, interrupt: bool) -> None:
+        async with self._in_order:
+            await self._has_agent.wait()
+            stream = self._stream
+            if self.ended is not None or stream is None:
+                raise UsageError("no agent is at work here that could hear this", remedy="Begin a turn with it.")
+            await stream.begun()
+            await self._run(partial(stream.steer, text, interrupt=interrupt))
 
     def cancel(self) -> None:
         """Stop it. Harmless when it has ended."""
@@ -222,9 +234,7 @@ class HostedTurn:
         piece is before it is told, so that what a listener has seen survives this process.
         """
         self._stream = stream
-        for text, interrupt in self._early:
-            stream.steer(text, interrupt=interrupt)
-        self._early.clear()
+        self._has_agent.set()
         each = durable and session is not None and session.store.capabilities.defers
         try:
             async with stream as pieces:
@@ -259,6 +269,7 @@ class HostedTurn:
         for queue in self._queues:
             queue.put_nowait(None)
         self._over.set()
+        self._has_agent.set()
 
 
 class _Kept(Generic[T]):
@@ -404,7 +415,7 @@ class Host(Generic[K, T]):
         if not self.takes_turns:
             raise UsageError("no turn begins here any more", remedy="Begin it elsewhere.")
         # Noted before it starts: the work may ask at once whether a turn goes on.
-        turn = self._turns[key] = HostedTurn(key)
+        turn = self._turns[key] = HostedTurn(key, self._run)
         turn.start(work(turn), lambda: self._turns.pop(key))
         return turn
 
@@ -415,11 +426,11 @@ class Host(Generic[K, T]):
             await turn.stop()
         return turn is not None
 
-    def steer(self, key: K, text: str, *, interrupt: bool = False) -> bool:
+    async def steer(self, key: K, text: str, *, interrupt: bool = False) -> bool:
         """Say something to the agent that works on a session; whether there was one."""
         turn = self._turns.get(key)
         if turn is not None:
-            turn.steer(text, interrupt=interrupt)
+            await turn.steer(text, interrupt=interrupt)
         return turn is not None
 
     async def put_off(self) -> None:

@@ -238,6 +238,7 @@ class Typing:
             yield
         finally:
             self._end()
+            self.held += stream.unsaid  # it failed before it could hear
             self._stream = self._view = None
 
     @contextlib.contextmanager

@@ -240,13 +240,20 @@ class _Input:
             text = said.input if said.input is not None else said.data
             if not isinstance(text, str):
                 raise Refused(422, "invalid_data", "a word to a working agent is a text")
-            await self._service.turns.steer(self._token.space, self._id, text, interrupt=said.interrupt)
+            self._do(self._steer(text, interrupt=said.interrupt))
         elif said.type == "cancel":
             stopped = await self._service.spaces.host.cancel((self._token.space, self._id))
             await self._send("session.cancelled", answers.TurnStopped(session_id=self._id, stopped=stopped))
         else:
             detail = f"{said.type[:40]!a} is no type of message"
             raise Refused(400, "usage", detail, f"One of {', '.join(TYPES)}.")
+
+    async def _steer(self, text: str, *, interrupt: bool) -> None:
+        """Beside what else is said: an agent that is still being made is waited for."""
+        try:
+            await self._service.turns.steer(self._token.space, self._id, text, interrupt=interrupt)
+        except (HoldfastError, Refused) as error:
+            await self._send("error", told_problem(error))
 
     async def _waiting(self) -> list[Waiting]:
         """The open questions of this session."""

@@ -86,7 +86,7 @@ class RunningTurns:
         turn = self._host.turn((space, id))
         if turn is None:
             raise Refused(404, "not_found", "no turn of this session goes on here", "Begin one with it.")
-        await self._threads.run(partial(turn.steer, text, interrupt=interrupt))
+        await turn.steer(text, interrupt=interrupt)
 
     def wake(self, space: str, id: str) -> HostedTurn | None:
         """Let a session go on that was answered: the turn that waits for it, else a new one, which is returned."""

@@ -178,7 +178,7 @@ class Current:
         turn = self._host.turn(_HERE)
         if turn is None:
             return failure(UsageError("nothing is being answered", remedy="Ask it as a query."))
-        await asyncio.to_thread(turn.steer, wish.text, interrupt=wish.interrupt)
+        await turn.steer(wish.text, interrupt=wish.interrupt)
         return answers.Outcome(success=True)
 
     async def approve(self, wish: messages.ToolApprove) -> Struct:

@@ -92,11 +92,16 @@ class Connection:
         except RpcError as error:
             await self._send(asker.refuse(messages.as_refusal(error)))
             return
-        if not isinstance(wish, messages.PromptMessage):
-            await self._answer(asker, ask, self._does[ask.tag](wish))
-            return
-        # Beside the others, so that tools can be approved and the query cancelled.
-        task = asyncio.ensure_future(self._answer_query(asker, ask, wish))
+        # Beside the others, so that tools can be approved and the query cancelled; also a word to an agent that is
+        # still being made.
+        if isinstance(wish, messages.PromptMessage):
+            task = asyncio.ensure_future(self._answer_query(asker, ask, wish))
+        else:
+            answering = self._answer(asker, ask, self._does[ask.tag](wish))
+            if not isinstance(wish, messages.Steer):
+                await answering
+                return
+            task = asyncio.ensure_future(answering)
         self._queries.add(task)
         task.add_done_callback(self._queries.discard)
         await asyncio.sleep(0)  # it has begun before the next line is looked at

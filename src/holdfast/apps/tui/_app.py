@@ -417,7 +417,7 @@ class AppTalks:
 
     async def _steer(self, session_id: str, turn: HostedTurn, text: str, *, interrupt: bool) -> None:
         try:
-            await asyncio.to_thread(turn.steer, text, interrupt=interrupt)
+            await turn.steer(text, interrupt=interrupt)
         except UsageError:  # it has said its last word: the next turn hears it
             await turn.wait()
             self._start(session_id, text, False, False)

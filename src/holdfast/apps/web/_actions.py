@@ -270,7 +270,7 @@ class Talks:
             raise UsageError("the message is empty", remedy="Write something first.")
         if (turn := self._host.turn(session_id)) is not None:
             try:
-                await asyncio.to_thread(turn.steer, text, interrupt=interrupt)
+                await turn.steer(text, interrupt=interrupt)
                 return
             except UsageError:  # it has said its last word: the next turn hears it
                 await turn.wait()
