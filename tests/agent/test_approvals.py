@@ -152,6 +152,19 @@ async def test_an_answer_while_another_has_the_session_open(hf, script):
     assert (result.status, ran, answered) == ("completed", ["a"], ["allow"])
 
 
+async def test_suspend_expires_as_the_configuration_says(hf, script, monkeypatch):
+    """Who only says "suspend" leaves to the user how long is waited, and what counts then."""
+    [one] = await asked(hf, script, [], ACT)
+    assert one.expires_at is None
+    monkeypatch.setenv("HOLDFAST_APPROVALS_EXPIRE_MS", "60000")
+    monkeypatch.setenv("HOLDFAST_APPROVALS_ON_EXPIRY", "allow")
+    agent, _ = agent_of(script, [], ACT)
+    with hf.session("t") as session:
+        [one] = (await agent.run("go", session=session)).waiting
+        assert session.live_state.asks[one.id].on_expiry == "allow"
+    assert one.expires_at - one.asked_at == pytest.approx(60_000, abs=5_000)
+
+
 async def test_a_question_expires_as_its_settings_say(hf, script):
     """Judged when it is listed, answered or gone on with; a late answer is told so."""
     ran = []

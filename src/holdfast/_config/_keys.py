@@ -52,6 +52,10 @@ KEYS: dict[str, Key] = {
     "agent": Key(str, "the agent that chat and run go on with"),
     "instructions": Key(str, "what the agent of chat and run is told"),
     "mcp_servers": Key(dict, "MCP servers by name, whose tools the agent may call", own="it may start programs"),
+    "approvals.expire_ms": Key(int, "how long a call that waits waits for an answer; 0 for as long as it takes"),
+    "approvals.on_expiry": Key(
+        str, "what counts then", choices=("deny", "allow"), own="what nobody allowed could be done by it"
+    ),
     "retention.trash_days": Key(int, "days until deleted sessions go for good; 0: never", own=_LOSS),
     "retention.snapshot_days": Key(int, "older snapshots go, but the newest; 0 keeps them"),
     "retention.policies": Key(list, "which sessions are archived or deleted, and when", own=_LOSS),

@@ -52,7 +52,7 @@ class Suspend(Exception):
         if event is not None and (not isinstance(event, str) or not event or until is not None):
             raise UsageError("event is a name, and what waits for one waits for no time")
         self.on_expiry = on_expiry
-        self.until = None if until is None else int(until.timestamp() * 1000)
+        self.until = None if until is None else math.ceil(until.timestamp() * 1000)
         self.event = event
         self.reason = reason
         self.resume_as = resume_as

@@ -121,7 +121,7 @@ class Gate:
         except Suspend as wish:
             answer = wish
         if answer == SUSPEND:
-            answer = Suspend(expires_in_ms=None)
+            answer = _suspend_as_configured()
         if isinstance(answer, Suspend):
             if self.can_wait:
                 return Verdict(False, wish=answer)
@@ -162,6 +162,14 @@ class Gate:
         self.session.append("permission", {k: v for k, v in data.items() if v is not None})
         if decision.allow and decision.scope == "always" and self.standing is not None:
             self.standing.add(tool, approval)
+
+
+def _suspend_as_configured() -> Suspend:
+    from holdfast._config import configuration
+
+    settings = configuration()
+    expires_in_ms = settings.get("approvals.expire_ms", 0) or None
+    return Suspend(expires_in_ms=expires_in_ms, on_expiry=settings.get("approvals.on_expiry", "deny"))
 
 
 def _decision(answer: Any) -> Decision:

@@ -9,6 +9,7 @@ an event, and removes the document once that is on the medium.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -274,7 +275,7 @@ def begin_sleep(session: Session, when: datetime) -> str | None:
         raise UsageError(
             f"the time to wait for is a datetime with a time zone, not {when!r:.60}", remedy="datetime.now(UTC) + …"
         )
-    until = int(when.timestamp() * 1000)
+    until = math.ceil(when.timestamp() * 1000)  # never before the time
     id = ask_id(session.id, None, str(until), "time")
     ask = session.live_state.asks.get(id)
     if until <= now_ms():
