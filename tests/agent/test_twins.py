@@ -26,6 +26,32 @@ def test_every_coroutine_has_a_plain_twin(name):
     assert list(inspect.signature(twin).parameters) == list(inspect.signature(PUBLIC[name]).parameters)
 
 
+BLOCKING = ["load", "save", "new_session", "configure_tools", "allow_tool", "block_tool", "unlist_tool", "close"]
+
+
+@pytest.mark.parametrize("name", BLOCKING)
+def test_what_reads_or_writes_the_store_can_be_awaited(name):
+    """No method that waits for a disk blocks an event loop for want of a twin."""
+    assert f"a{name}" in WAITING
+
+
+async def test_a_tool_is_listed_by_the_twin(hf, script):
+    """The lists and switches go into the agent's own session, after which another begins."""
+    agent = Agent(script("hi").model, agent_id="a", persistent_session=True, hf=hf)
+    async with agent:
+        await agent.aallow_tool("look")
+        await agent.ablock_tool("put")
+        await agent.aconfigure_tools(enabled={"dig": False})
+        first, state = agent.session_id, agent.session.live_state
+        assert (state.permissions.allowlist, state.permissions.blocklist) == (["look"], ["put"])
+        assert state.tools.enabled == {"dig": False}
+        await agent.aunlist_tool("put")
+        assert not state.permissions.blocklist
+        await agent.anew_session()
+        await agent.run("hello")
+        assert agent.session_id != first
+
+
 def test_a_delegate_is_resumed_without_an_event_loop(hf, script):
     """The plain twin goes on with the delegate's own part of the log."""
     helper = script(RuntimeError("gone"), "found")

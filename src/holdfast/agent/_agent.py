@@ -8,8 +8,8 @@ import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
-from functools import cache, partial
-from typing import Any, Self, TypeVar
+from functools import cache, partial, wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from holdfast.agent._context import Suspend
 from holdfast.agent._engine import Engine, LateModel, resolve_model
@@ -47,6 +47,22 @@ from holdfast.storage import Documents
 
 DEFAULT_NAME = "agent"
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _twin(method: Callable[Concatenate[Agent, P], T]) -> Callable[Concatenate[Agent, P], Coroutine[Any, Any, T]]:
+    """The coroutine for a method that blocks; what has begun is finished, also when it is cancelled."""
+    name = method.__name__
+
+    @wraps(method)
+    async def twin(self: Agent, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        # By name: a subclass may have one of its own.
+        work: Callable[P, T] = getattr(self, name)
+        return await uncancelled(asyncio.to_thread(work, *args, **kwargs))
+
+    twin.__name__, twin.__qualname__ = f"a{name}", f"Agent.a{name}"
+    twin.__doc__ = f"Do what ``{name}`` does, without blocking the event loop."
+    return twin
 
 
 class Agent:
@@ -283,19 +299,13 @@ class Agent:
         self._session.flush()
         home.point_to(self._session.id)
 
-    async def aload(self) -> bool:
-        """Open the agent's session as :meth:`load` does, without blocking the event loop."""
-        return await uncancelled(asyncio.to_thread(self.load))
-
-    async def asave(self) -> None:
-        """Save as :meth:`save` does, without blocking the event loop."""
-        await uncancelled(asyncio.to_thread(self.save))
-
     def new_session(self) -> None:
         """Leave the current session; the next run begins a new one."""
         self._needs_home("begin a session")
         self._let_go()
         self._session_id = None
+
+    aload, asave, anew_session = _twin(load), _twin(save), _twin(new_session)
 
     @property
     def closed(self) -> bool:
@@ -354,6 +364,9 @@ class Agent:
     def unlist_tool(self, tool: str, *, session: Session | None = None) -> None:
         """Take a tool from both lists."""
         self._list_tool(tool, "unlist", session)
+
+    aconfigure_tools = _twin(configure_tools)
+    aallow_tool, ablock_tool, aunlist_tool = _twin(allow_tool), _twin(block_tool), _twin(unlist_tool)
 
     def __enter__(self) -> Self:
         return self
