@@ -6,6 +6,7 @@ Its arguments are "stdio" or "http", and a file that gets a line for each of its
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -42,6 +43,14 @@ def put(what: str) -> str:
 def spoil() -> str:
     """Fail."""
     raise ToolError("it is locked")
+
+
+@server.tool()
+def strike() -> str:
+    """Kill whoever asked, in the middle of a call."""
+    note("strike")
+    os.kill(os.getppid(), signal.SIGKILL)
+    return "struck"
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))

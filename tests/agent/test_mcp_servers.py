@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 import holdfast.agent._mcp_servers as mcp_servers
 from holdfast.agent import Agent, McpServer, McpServerWarning
 from holdfast.errors import UsageError
@@ -239,6 +241,26 @@ print(agent.run_sync("go").output)
     while is_there(pid):
         assert time.monotonic() < until
         time.sleep(0.02)
+
+
+def test_a_kill_in_the_middle_of_a_call_leaves_its_outcome_unknown(store_root, script, calls, texts):
+    """After kill -9 the run that goes on tells the model so."""
+    code = f"""
+import sys, holdfast
+from pydantic_ai.models.test import TestModel
+box = {{"command": sys.executable, "args": [{PROGRAM!r}, "stdio", {str(calls)!r}], "asks": "never"}}
+agent = holdfast.Agent(TestModel(call_tools=["box_strike"]), mcp_servers={{"box": box}})
+with holdfast.open({str(store_root)!r}).session("s") as session:
+    agent.run_sync("go", session=session)
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=PATIENCE_S, check=False)
+    assert done.returncode == -signal.SIGKILL
+    model = script("I see")
+    with holdfast.open(store_root) as hf, hf.session("s") as session:
+        assert Agent(model.model).run_sync(None, session=session).output == "I see"
+    [told] = [text for text in texts(model.requests[0]) if "interrupted" in text]
+    assert "unknown" in told
+    assert called(calls) == ["strike"]
 
 
 @pytest.mark.parametrize(
