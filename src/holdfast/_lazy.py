@@ -55,15 +55,17 @@ def _told(do: Callable[..., Any], *given: Any) -> Any:
 
 # What has to be installed for a library that a part of Holdfast loads: extras of ours, else packages.
 _EXTRAS = (
-    "agent pydantic_ai, web starlette jinja2 uvicorn websockets, tui textual, mcp mcp, local xllamacpp,"
+    "agent pydantic_ai, web starlette jinja2 uvicorn websockets, tui textual, mcp mcp mcp_types, local xllamacpp,"
     " postgres asyncpg, s3 obstore, crypto cryptography keyring, tokens splintr, otel opentelemetry,"
-    " openai-agents agents, langgraph langgraph, adk google, strands strands, claude-sdk claude_agent_sdk"
+    " openai-agents agents, langgraph langgraph, adk google, strands strands, claude-sdk claude_agent_sdk anyio"
 )
 _PACKAGES = {"agent_framework": "agent-framework-core", "autogen_agentchat": "autogen-agentchat"}
 _PACKAGES |= {
     "autogen_core": "autogen-agentchat",
     "langchain_core": "langchain-core",
     "llama_index": "llama-index-core",
+    "pydantic_ai_harness": "pydantic-ai-harness",
+    "pydantic_core": "autogen-agentchat",  # whatever else needs it loads its own framework first
 }
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
+from holdfast._lazy import load
 from holdfast.errors import InvalidData, UsageError
 from holdfast.integrations._calls import DurableCalls, ResultForm, ToolCall, Unknown
 from holdfast.integrations._history import MessageHistory, missing
@@ -62,11 +63,12 @@ class HoldfastSession:
         session_settings: SessionSettings | dict[str, Any] | None = None,
         compact: Compact | None = None,
     ) -> None:
-        from agents.memory.session_settings import SessionSettings, coerce_session_settings
-
+        settings = load("agents.memory.session_settings")
         self.session_id = session_id
         given = session_settings
-        self.session_settings = SessionSettings() if given is None else coerce_session_settings(given)
+        self.session_settings: SessionSettings = (
+            settings.SessionSettings() if given is None else settings.coerce_session_settings(given)
+        )
         if compact is not None:
             # The runner asks for this name, and calls it at the end of each turn.
             self.run_compaction = partial(self._run_compaction, compact)

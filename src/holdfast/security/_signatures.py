@@ -119,9 +119,9 @@ def _split(line: str, size: int) -> tuple[bytes, bytes, bytes]:
 
 
 def _check(public: bytes, signature: bytes, data: bytes) -> None:
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
+    with needing("cryptography", "a signature"):
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
     except (InvalidSignature, ValueError) as error:

@@ -302,7 +302,9 @@ class ServerLink:
         try:
             import asyncpg
         except ImportError as error:
-            raise UsageError("a PostgreSQL store needs asyncpg", remedy="Install holdfast[postgres].") from error
+            raise UsageError(
+                "a PostgreSQL store needs asyncpg", remedy="Install it with: pip install 'holdfast[postgres]'"
+            ) from error
         # The server gives up first: from its word it is known that nothing was stored.
         patience = self._options.statement_s + _ANSWER_S
         connect = partial(asyncpg.connect, dsn, timeout=self._options.connect_s, command_timeout=patience)

@@ -57,7 +57,9 @@ def open_objects(url: str) -> Objects:
     try:
         from obstore.store import AzureStore, GCSStore, S3Store
     except ImportError as error:
-        raise UsageError("a store in a bucket needs obstore", remedy="Install holdfast[s3].") from error
+        raise UsageError(
+            "a store in a bucket needs obstore", remedy="Install it with: pip install 'holdfast[s3]'"
+        ) from error
     parts = urlsplit(url)
     values = dict(parse_qsl(parts.query, keep_blank_values=True))
     retry_s = values.pop("retry_s", "30")
