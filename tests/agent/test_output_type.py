@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import NativeOutput, ToolOutput
+from pydantic_ai import NativeOutput, TextOutput, ToolOutput
 
 import holdfast
-from holdfast.agent import Agent
+from holdfast.agent import Agent, ToolContext
 from holdfast.errors import ModelFailed, UsageError
 
 
@@ -67,6 +67,72 @@ def test_a_call_by_another_name(hf, script):
     wanted = ToolOutput(City, name="city", description="The city.")
     assert Agent(model.model, output_type=wanted).run_sync("Which?").output == City(**ROME)
     assert model.infos[0].output_tools[0].description == "The city."
+
+
+def found(name: str) -> City:
+    """Found a city."""
+    return City(name=name.title(), founded=dt.date(2000, 1, 1))
+
+
+async def measure(context: ToolContext, name: str) -> int:
+    """Measure something."""
+    return len(name) + len(context.session.messages())
+
+
+@pytest.mark.parametrize(
+    ("output_type", "call", "value"),
+    [
+        (found, ("final_result", {"name": "rome"}), City(name="Rome", founded=dt.date(2000, 1, 1))),
+        (measure, ("final_result", {"name": "rome"}), 7),
+        ([found, Fruit], ("final_result_found", {"name": "rome"}), City(name="Rome", founded=dt.date(2000, 1, 1))),
+        ([found, Fruit], ("final_result", {"kind": "fig"}), Fruit("fig")),
+        (ToolOutput(measure, name="size"), ("size", {"name": "rome"}), 7),
+        ([ToolOutput(City, name="city"), ToolOutput(Fruit, name="fruit")], ("fruit", {"kind": "fig"}), Fruit("fig")),
+        ([ToolOutput(City), ToolOutput(Fruit)], ("final_result_Fruit", {"kind": "fig"}), Fruit("fig")),
+        (ToolOutput(str), ("final_result", {"response": "7"}), "7"),
+    ],
+)
+def test_a_function_or_a_call_of_its_own(hf, script, output_type, call, value):
+    """A function gets what the model gives, and its result is the output; each ToolOutput is a call of its own."""
+    model = script([call])
+    with hf.session("s") as session:
+        result = Agent(model.model, output_type=output_type).run_sync("Which?", session=session)
+        assert session.messages()[-1]["role"] == "assistant"
+    assert (result.output, len(model.requests)) == (value, 1)
+    assert call[0] in [tool.name for tool in model.infos[0].output_tools]
+
+
+def test_a_function_of_words_makes_the_output(script, texts):
+    """What it refuses is told to the model, which answers once more."""
+
+    def count(words: str) -> int:
+        if not words.isdigit():
+            raise ValueError("no number")
+        return int(words)
+
+    model = script("many", "12")
+    assert Agent(model.model, output_type=[TextOutput(count), City]).run_sync("How many?").output == 12
+    assert "no number" in texts(model.requests[1])[-1]
+
+
+def test_a_result_without_a_form_in_json_is_what_people_see_of_it(script):
+    """The value is the same for the process that made it and for a later one: made from the record."""
+
+    def build(name: str):
+        return {"name": name, "what": object}
+
+    output = Agent(script([("final_result", {"name": "x"})]).model, output_type=build).run_sync("Build").output
+    assert output == {"name": "x", "what": str(object)}
+
+
+def test_a_result_that_is_not_of_the_type_it_says_is_told(script):
+    """A function that is wrong about itself gives nothing."""
+
+    def build(name: str) -> City:
+        return name
+
+    with pytest.raises(ModelFailed, match="in 3 tries"):
+        Agent(script([("final_result", {"name": "x"})]).model, output_type=build).run_sync("Build")
 
 
 def test_what_does_not_fit_is_told_to_the_model(hf, script, texts):
@@ -133,6 +199,13 @@ class City(BaseModel):
 def answer(messages, info):
     return ModelResponse(parts=[ToolCallPart("final_result", {"name": "Rome"}, "c1")])
 
+def book(name: str) -> City:
+    with open(sys.argv[3], "a") as file:
+        print(name, file=file)
+    if sys.argv[2] == "inside":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return City(name=name)
+
 with holdfast.open(sys.argv[1]).session("s") as session:
     append = session.append
     def until(type, data=None, **more):
@@ -141,7 +214,7 @@ with holdfast.open(sys.argv[1]).session("s") as session:
             os.kill(os.getpid(), signal.SIGKILL)
         return event
     session.append = until
-    Agent(FunctionModel(answer), output_type=City).run_sync("Which?", session=session)
+    Agent(FunctionModel(answer), output_type=book if sys.argv[3:] else City).run_sync("Which?", session=session)
 """
 
 
@@ -156,13 +229,44 @@ def test_a_value_survives_the_process(store_root, script, died_at):
     assert (result.output, model.requests) == (Place(name="Rome"), [])
 
 
+@pytest.mark.parametrize(("died_at", "done"), [("tool_call", 0), ("inside", 1), ("tool_result", 1)])
+def test_a_function_is_not_called_again_after_a_kill(  # noqa: PLR0917 - what it needs
+    store_root, script, texts, tmp_path, died_at, done
+):
+    """Its result is found; of a call that was cut off the model is told that its outcome is not known."""
+    effects = tmp_path / "effects"
+    effects.touch()
+    command = [sys.executable, "-c", PROGRAM, os.fspath(store_root), died_at, os.fspath(effects)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+
+    def book(name: str) -> Place:
+        raise AssertionError(name)
+
+    model = script("It may be booked.")
+    with holdfast.open(store_root).session("s") as session:
+        result = Agent(model.model, output_type=[book, str]).run_sync(None, session=session)
+    assert len(effects.read_text().split()) == done
+    if died_at == "tool_result":
+        assert (result.output, model.requests) == (Place(name="Rome"), [])
+    else:
+        assert any("whether this call took effect is unknown" in text for text in texts(model.requests[0]))
+
+
 class Place(BaseModel):
     """What the next process calls it."""
 
     name: str
 
 
-@pytest.mark.parametrize("wrong", [[], lambda text: text, object()])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        object(),
+        [TextOutput(str.upper), TextOutput(str.lower)],
+        [ToolOutput(City, name="a"), ToolOutput(int, name="a")],
+    ],
+)
 def test_what_is_no_type_is_refused(script, wrong):
     """Before there is an agent."""
     with pytest.raises(UsageError, match="output_type"):

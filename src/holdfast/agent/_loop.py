@@ -281,7 +281,7 @@ class Loop:
             return given
         reply = await self._ask(await self._prepare())
         if not reply.calls:
-            return self._said(reply)
+            return await self._said(reply)
         words = any(part.kind == "text" for part in reply.speech)
         # Of the whole conversation: the request may hold a part of it.
         state = self.talk.session.live_state
@@ -291,23 +291,34 @@ class Loop:
         if waiting:
             return LoopOutcome(reply.text, waiting, "suspended")
         given = self._given()
-        if given is None and self.output is not None and any(call.name == self.output.tool.name for call in calls):
-            self._miss(self.output)
+        if given is None and self.output is not None and any(call.name in self.output.ways for call in calls):
+            self._miss()
         return given
 
-    def _said(self, reply: Reply) -> LoopOutcome | None:
+    async def _said(self, reply: Reply) -> LoopOutcome | None:
         """How a run ends with words; None where a value is wanted, for which the model is asked again."""
-        if self.output is None or self.output.allows_text:
-            return LoopOutcome(reply.text, finish_reason=reply.finish_reason, value=(reply.text,))
-        self._miss(self.output)
-        self.talk.user(self.output.wish, synthetic=True)
+        if self.output is None:
+            return LoopOutcome(reply.text, finish_reason=reply.finish_reason)
+        wish = self.output.wish
+        if self.output.allows_text:
+            try:
+                value = await self._read_text(self.output, reply.text)
+            except Exception as error:  # noqa: BLE001 - whatever it raised, the model may do better
+                wish = f"(this does not fit: {error}; answer again)"
+            else:
+                return LoopOutcome(reply.text, finish_reason=reply.finish_reason, value=(value,))
+        self._miss()
+        self.talk.user(wish, synthetic=True)
         return None
 
-    def _miss(self, output: OutputForm) -> None:
+    async def _read_text(self, output: OutputForm, text: str) -> Any:
+        return text if output.of_text is None else await output.of_text(self.executor.context(""), text)
+
+    def _miss(self) -> None:
         self._misses += 1
         if self._misses >= TRIES_MAX:
             raise ModelFailed(
-                f"{self.engine.model_name} gave no {output.tool.name} that fits, in {TRIES_MAX} tries",
+                f"{self.engine.model_name} gave no answer that fits, in {TRIES_MAX} tries",
                 remedy="Look at its tries in the session; make the output type simpler, or take another model.",
                 reason="output",
                 model=self.engine.model_name,
@@ -317,14 +328,14 @@ class Loop:
         """How the run ended, if a value was given, also to a process that is gone; it is told in words as well."""
         messages = [] if self.output is None else self.talk.messages()
         found = None if self.output is None else self.output.find(messages)
-        if self.output is None or found is None:
+        if found is None:
             return None
-        text = self.output.write(found[0])
+        value, text = found
         if messages[-1]["role"] != "assistant":
             self.talk.append("assistant", {"role": "assistant", "content": text, "agent": self.talk.agent})
             if self.emit is not None:
                 self.emit(text)
-        return LoopOutcome(text, finish_reason="stop", value=found)
+        return LoopOutcome(text, finish_reason="stop", value=(value,))
 
     async def _ask(self, ask: Ask) -> Reply:
         covers: dict[str, int] = {}

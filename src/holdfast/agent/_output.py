@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import types
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Union, get_args, get_origin  # noqa: TID251 - to know one that was given, and to make one of values
 
 import msgspec
 
+from holdfast.agent._context import ToolContext, plain_result
 from holdfast.agent._result import blocks_of
 from holdfast.agent._tools import Tool, fault_of
 from holdfast.errors import UsageError
@@ -21,23 +23,35 @@ _ABOUT = "Give the final answer. The work ends with it."
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutputForm:
-    """The form of what a run gives: the tool that the model calls to give it, and how the value is read and written."""
+class _Way:
+    """One call by which a value is given. ``read`` makes it of the call and of what that gave. Raises ValueError."""
 
     tool: Tool
+    read: Callable[[dict[str, Any], str], tuple[Any, str]]
+    """The value, and the same as JSON, for people and for the next request."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputForm:
+    """The form of what a run gives: the calls by which the model gives it, or the words that it may be."""
+
+    ways: dict[str, _Way]
     allows_text: bool
-    read: Callable[[dict[str, Any]], Any]
-    """The value that a call's arguments stand for. Raises ValueError."""
-    write: Callable[[Any], str]
-    """The value as JSON, for people and for the next request."""
+    of_text: Callable[[ToolContext, str], Awaitable[Any]] | None = None
+    """Makes the value of the words, where a function is given for it. Raises what that raises."""
+
+    @property
+    def tools(self) -> list[Tool]:
+        """What the model calls to give a value."""
+        return [way.tool for way in self.ways.values()]
 
     @property
     def wish(self) -> str:
         """What a model is told that answered with words only."""
-        return f"(give the answer by calling {self.tool.name})"
+        return f"(give the answer by calling {' or '.join(self.ways)})"
 
-    def find(self, messages: list[dict[str, Any]]) -> tuple[Any] | None:
-        """The value that a conversation ends with, alone in a tuple; None if it does not end with one.
+    def find(self, messages: list[dict[str, Any]]) -> tuple[Any, str] | None:
+        """The value that a conversation ends with, and its JSON; None if it does not end with one.
 
         It is read from the record, not remembered: a process that died after the call gives it to the next one.
         """
@@ -50,36 +64,90 @@ class OutputForm:
         # Whoever said something since then wants another answer.
         if any(block["type"] != "tool_result" for block in results):
             return None
-        done = {block["tool_use_id"] for block in results if not block.get("is_error")}
+        done = {block["tool_use_id"]: block["content"] for block in results if not block.get("is_error")}
         for block in calls:
-            if block["type"] == "tool_use" and block["name"] == self.tool.name and block["id"] in done:
-                return (self.read(block["input"]),)
+            if block["type"] == "tool_use" and block["name"] in self.ways and block["id"] in done:
+                return self.ways[block["name"]].read(block["input"], str(done[block["id"]]))
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Member:
+    """One of the things that an output may be: a type, or a function whose result it is."""
+
+    form: Any
+    name: str | None = None
+    about: str | None = None
+    is_of_text: bool = False
+    is_call: bool = False
+    """Whether it was given as a call of its own."""
+
+    @property
+    def is_function(self) -> bool:
+        return inspect.isfunction(self.form) or inspect.ismethod(self.form)
 
 
 def output_of(output_type: Any) -> OutputForm | None:
-    """Return the form of an output; None for a text. Raises UsageError for what is no type."""
-    name, about, members = _members(output_type)
-    wanted = [each for each in members if each is not str]
+    """Return the form of an output; None for a text. Raises UsageError for what is no type and no function."""
+    members = list(_members(output_type))
     if not members:
         raise UsageError("output_type names no type", remedy="Give a type, or a list of types.")
-    if not wanted:
+    of_text = [each for each in members if each.is_of_text]
+    if len(of_text) > 1:
+        raise UsageError("output_type has two functions for words", remedy="Give one TextOutput.")
+    wanted = [each for each in members if not each.is_of_text and (each.form is not str or each.is_call)]
+    allows_text = len(wanted) < len(members)
+    if not wanted and not of_text:
         return None
+    # Types share one call, unless they were given as calls of their own.
+    shared = [each for each in wanted if not each.is_call and not each.is_function]
+    ways = [_way_of_types(NAME, shared)] if shared else []
     for each in wanted:
-        if isinstance(each, (types.FunctionType, types.MethodType)) or type(each).__name__ == "TextOutput":
-            raise UsageError(
-                f"output_type is a type, not the function {getattr(each, '__name__', each)!r}",
-                remedy="Give what it returns as the type, and call the function with the output.",
-            )
-    adapter, wraps, schema = _adapt(Union[tuple(wanted)])  # noqa: UP007 - made of values
+        if each not in shared:
+            name = each.name or (NAME if len(wanted) == 1 else f"{NAME}_{getattr(each.form, '__name__', '')}")
+            ways.append(_way_of_function(name, each) if each.is_function else _way_of_types(name, [each]))
+    by_name = {way.tool.name: way for way in ways}
+    if len(by_name) < len(ways):
+        raise UsageError("output_type has two calls of one name", remedy="Name them: ToolOutput(…, name=…).")
+    return OutputForm(
+        ways=by_name, allows_text=allows_text, of_text=_reader_of_text(of_text[0].form) if of_text else None
+    )
 
-    def read(args: dict[str, Any]) -> Any:
+
+def _members(given: Any) -> Iterator[_Member]:
+    """The things of which the output is one."""
+    kind = type(given).__name__
+    if kind == "ToolOutput":
+        found = list(_members(given.output))
+        # A union is one call where it was given a name.
+        form = found[0].form if len(found) == 1 else given.output
+        yield _Member(form=form, name=given.name, about=given.description, is_call=True)
+    # How a model is asked is our part: what is wanted is the same.
+    elif kind in ("NativeOutput", "PromptedOutput"):
+        for each in _members(given.outputs):
+            yield replace(each, about=each.about or given.description)
+    elif kind == "TextOutput":
+        yield _Member(form=given.output_function, is_of_text=True)
+    elif isinstance(given, (list, tuple)):
+        for each in given:
+            yield from _members(each)
+    elif get_origin(given) in (Union, types.UnionType):
+        for each in get_args(given):
+            yield _Member(form=each)
+    else:
+        yield _Member(form=given)
+
+
+def _way_of_types(name: str, members: list[_Member]) -> _Way:
+    """The call whose arguments are the value."""
+    adapter, wraps = _as_arguments(Union[tuple(each.form for each in members)])  # noqa: UP007 - made of values
+
+    def read(args: dict[str, Any], _result: str = "") -> tuple[Any, str]:
         found = adapter.validate_json(msgspec.json.encode(args))
-        return found.response if wraps else found
-
-    def write(value: Any) -> str:
-        dumped = adapter.dump_json(adapter.type_.model_construct(response=value) if wraps else value)
-        return str((msgspec.json.encode(msgspec.json.decode(dumped)[_WRAPPED]) if wraps else dumped).decode())
+        dumped = adapter.dump_json(found)
+        if wraps:
+            return found.response, msgspec.json.encode(msgspec.json.decode(dumped)[_WRAPPED]).decode()
+        return found, dumped.decode()
 
     def accept(**args: Any) -> str:
         try:
@@ -88,30 +156,51 @@ def output_of(output_type: Any) -> OutputForm | None:
             raise UsageError(f"this does not fit: {fault_of(error)}", remedy="Call it again, corrected.") from error
         return "taken"
 
+    about = next((each.about for each in members if each.about), _ABOUT)
     # Reading a value does no harm: it is done again after a crash.
-    tool = Tool(accept, name=name, description=about, schema=schema, read_only=True)
-    return OutputForm(tool=tool, allows_text=str in members, read=read, write=write)
+    tool = Tool(accept, name=name, description=about, schema=adapter.json_schema(), read_only=True)
+    return _Way(tool=tool, read=read)
 
 
-def _members(given: Any) -> tuple[str, str, list[Any]]:
-    """The name and the words of the call, and the types of which the output is one."""
-    kind = type(given).__name__
-    if kind == "ToolOutput":
-        return given.name or NAME, given.description or _ABOUT, _members(given.output)[2]
-    # How a model is asked is our part: what is wanted is the same.
-    if kind in ("NativeOutput", "PromptedOutput"):
-        return NAME, given.description or _ABOUT, _members(given.outputs)[2]
-    if isinstance(given, (list, tuple)):
-        return NAME, _ABOUT, [one for each in given for one in _members(each)[2]]
-    if get_origin(given) in (Union, types.UnionType):
-        return NAME, _ABOUT, list(get_args(given))
-    return NAME, _ABOUT, [given]
+class _Giver(Tool):
+    """A function whose result is the output: recorded as JSON, from which every process makes the same value."""
+
+    write: Callable[[Any], str]
+
+    async def call(self, context: ToolContext, args: dict[str, Any]) -> Any:
+        return self.write(await super().call(context, args))
 
 
-def _adapt(wanted: Any) -> tuple[Any, bool, dict[str, Any]]:
-    """What checks values of a type, whether they stand in a member of an object, and the schema of that object."""
+def _way_of_function(name: str, member: _Member) -> _Way:
+    """The call of a function, made as every tool is: one whose outcome is not known is not made again."""
+    tool = _Giver(member.form, name=name, description=member.about)
+    adapter = _adapter(tool.returns)
+
+    def write(value: Any) -> str:
+        try:
+            text = str(adapter.dump_json(value, warnings="error").decode())
+        except ValueError:  # it has no form in JSON; then what people see of it is the value
+            text = msgspec.json.encode(plain_result(value)).decode()
+        adapter.validate_json(text)
+        return text
+
+    tool.write = write
+    tool.describe()
+    return _Way(tool=tool, read=lambda _args, result: (adapter.validate_json(result), result))
+
+
+def _reader_of_text(function: Callable[..., Any]) -> Callable[[ToolContext, str], Awaitable[Any]]:
+    tool = Tool(function, name="text")
+    names = list(tool.schema["properties"])
+    if len(names) != 1:
+        raise UsageError("the function of a TextOutput takes the words, and nothing else")
+    return lambda context, text: tool.call(context, {names[0]: text})
+
+
+def _adapter(wanted: Any) -> Any:
+    """What checks values of a type. Raises UsageError."""
     try:
-        from pydantic import TypeAdapter, create_model
+        from pydantic import TypeAdapter
     except ModuleNotFoundError as error:
         raise UsageError(
             f"output_type needs the package {error.name}, which is not installed",
@@ -119,17 +208,21 @@ def _adapt(wanted: Any) -> tuple[Any, bool, dict[str, Any]]:
         ) from error
     try:
         adapter: Any = TypeAdapter(wanted)
-        schema = adapter.json_schema()
-        # The arguments of a call are an object.
-        if schema.get("type") == "object":
-            return adapter, False, schema
-        members: Any = {_WRAPPED: (wanted, ...)}
-        model = create_model(NAME, **members)
-        boxed: Any = TypeAdapter(model)
-        boxed.type_ = model
-        return boxed, True, boxed.json_schema()
+        adapter.json_schema()
     except Exception as error:
         raise UsageError(f"output_type {wanted!r:.60} is no type that can be checked: {error}") from error
+    return adapter
+
+
+def _as_arguments(wanted: Any) -> tuple[Any, bool]:
+    """What checks values of a type that are the arguments of a call, and whether they stand in a member of these."""
+    adapter = _adapter(wanted)
+    if adapter.json_schema().get("type") == "object":
+        return adapter, False
+    from pydantic import create_model
+
+    members: Any = {_WRAPPED: (wanted, ...)}
+    return _adapter(create_model(NAME, **members)), True
 
 
 def _is_text(message: dict[str, Any]) -> bool:

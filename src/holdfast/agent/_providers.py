@@ -338,7 +338,7 @@ class ProviderEngine:
     def _asked(self, ask: Ask) -> dict[str, Any]:
         """The arguments with which the engine is called."""
         defined = {tool.name: _definition(tool.name, tool.schema, tool.description) for tool in ask.tools}
-        ends = [] if ask.output is None else [replace(defined.pop(ask.output.tool.name), kind="output")]
+        ends = [] if ask.output is None else [replace(defined.pop(name), kind="output") for name in ask.output.ways]
         tools = list(defined.values())
         if not tools and not ends and self.model.system.startswith(_NEEDS_TOOLS):
             tools = _former_tools(ask.messages)

@@ -249,7 +249,7 @@ class Activity:
         own = getattr(self.engine, "tools", ())
         self.tools = enabled_tools((*spec.tools, *others, *own), home.live_state.tools)
         if spec.output is not None:
-            self.tools[spec.output.tool.name] = spec.output.tool
+            self.tools |= {tool.name: tool for tool in spec.output.tools}
         gate = Gate(
             session=home,
             agent=spec.name,

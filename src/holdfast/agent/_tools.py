@@ -106,6 +106,11 @@ class Tool:
         return self._described
 
     @property
+    def returns(self) -> Any:
+        """The type that it says its result has."""
+        return self._hints.get("return", Any)
+
+    @property
     def repeatable(self) -> bool:
         """Whether a call whose outcome is unknown may be run again."""
         return self.read_only or self.idempotent
@@ -217,7 +222,10 @@ def _engine_tool(
     try:
         return EngineTool(stand_in, name=name, takes_ctx=False)
     except Exception as error:
-        raise UsageError(f"no schema can be made for the tool {name}: {error}") from error
+        raise UsageError(
+            f"no schema can be made for the tool {name}: {error}",
+            remedy="Annotate its arguments with types that have a JSON schema, and its context with ToolContext.",
+        ) from error
 
 
 def fault_of(error: ValueError) -> str:

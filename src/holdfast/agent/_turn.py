@@ -35,7 +35,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 def check_delegates(spec: Spec) -> None:
     """Raises UsageError if two delegates, or a delegate and a tool, would be called alike."""
     names = [tool.name for tool in spec.tools] + [tool_name(each.name) for each in spec.delegates]
-    names += [] if spec.output is None else [spec.output.tool.name]
+    names += [] if spec.output is None else list(spec.output.ways)
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UsageError(
