@@ -1,4 +1,4 @@
-"""Compile the one part of the package that may be compiled, where that can be done.
+"""What the build does: compile the one part of the package that may be compiled, and write its page for an index.
 
 What it cannot be done for (no compiler, no headers, a platform or interpreter without a stable
 interface) becomes the pure wheel, which does the same a little slower. ``HOLDFAST_PURE=1`` asks for
@@ -8,6 +8,7 @@ that one.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -19,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 FOLDER = "holdfast/model"
 SOURCE = "_line_maker.c"
 BUILT = "_line_maker.abi3.so"
 FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden")
 COMPILE_SECONDS_MAX = 120
+RELATIVE_LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 class CompiledPart(BuildHookInterface):  # type: ignore[type-arg, misc]  # its configuration is its own
@@ -48,6 +51,27 @@ class CompiledPart(BuildHookInterface):  # type: ignore[type-arg, misc]  # its c
         """Remove what was made meanwhile."""
         del version, build_data, artifact_path
         shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+class IndexPage(MetadataHookInterface):
+    """Makes README.md the description of the package, with links that work away from this tree."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Set the description; the addresses are settings in pyproject.toml."""
+        text = (Path(self.root) / "README.md").read_text("utf-8")
+        page = on_an_index(text, self.config.get("pages", ""), self.config.get("pictures", ""))
+        metadata["readme"] = {"content-type": "text/markdown", "text": page}
+
+
+def on_an_index(text: str, pages: str, pictures: str) -> str:
+    """Return Markdown with absolute links; without an address, the words of links alone, and no pictures."""
+
+    def absolute(found: re.Match[str]) -> str:
+        mark, words, path, place = found.groups("")
+        base = pictures if mark else pages
+        return f"{mark}[{words}]({base}{path}{place})" if base else "" if mark else words
+
+    return RELATIVE_LINK.sub(absolute, text)
 
 
 def can_compile() -> bool:

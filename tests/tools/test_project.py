@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -57,15 +58,18 @@ def names_of(requirements):
     return {re.sub(r"[-_.]+", "-", name[0]).lower() for name in found}
 
 
-def test_wheel_has_the_package_and_nothing_else(tmp_path):
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel that is built here."""
+    place = tmp_path_factory.mktemp("dist")
+    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
+    subprocess.run(words, check=True, capture_output=True, cwd=ROOT)
+    (built,) = place.glob("*.whl")
+    return built
+
+
+def test_wheel_has_the_package_and_nothing_else(wheel):
     """A wheel has every module, the typing marker and the licence, and no test or tool."""
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
-        check=True,
-        capture_output=True,
-        cwd=ROOT,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     inside = {name for name in names if ".dist-info/" not in name}
     source = ROOT / "src"
@@ -73,6 +77,71 @@ def test_wheel_has_the_package_and_nothing_else(tmp_path):
     assert modules | {"holdfast/py.typed"} <= inside
     assert {name.partition("/")[0] for name in inside} == {"holdfast"}
     assert any(name.endswith("/licenses/LICENSE") for name in names)
+
+
+def test_the_first_page_runs_with_the_wheel_alone(wheel, tmp_path):
+    """`pip install holdfast` from a folder, then what README shows: with no extra, and nothing of this tree."""
+    place = tmp_path / "installed"
+    words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(place)]
+    subprocess.run([*words, "--find-links", str(wheel.parent), "holdfast"], check=True, capture_output=True)
+    # The libraries of the base installation, and no other, are there to be imported.
+    pins = (ROOT / "requirements-chat.lock").read_text(encoding="utf-8")
+    base = names_of(re.findall(r"^[\w.-]+(?===)", pins, re.MULTILINE)) | {"coverage", "holdfast"}
+    others = {top for top, wheels in packages_distributions().items() if not names_of(wheels) & base}
+    (place / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name.partition('.')[0] in {others}:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(place), "HOLDFAST_STORE": str(tmp_path / "store")}
+
+    def run(*words, **options):
+        done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, **options)
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+        return done.stdout
+
+    assert str(place) in run(sys.executable, "-c", "import holdfast; print(holdfast.__file__)")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    first, second = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    run(sys.executable, "-c", first)
+    assert "My name is Alice" in run(sys.executable, "-c", second)
+    command = str(place / "bin" / "holdfast")
+    for line in re.findall(r"^\$ holdfast (.*)$", readme, re.MULTILINE):
+        assert run(command, *line.split())
+    assert "Alice" in run(command, "chat", "--model", "guide", input="My name is Alice\n")
+    run(command, "import", "--scan", "--dry-run")
+
+
+def test_the_page_on_an_index_has_no_link_into_this_tree(wheel):
+    """What an index shows of a wheel is README, without links that lead nowhere there."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        head, _, page = archive.read(name).decode().partition("\n\n")
+    assert "Description-Content-Type: text/markdown" in head
+    assert "pip install holdfast" in page
+    assert re.findall(r"\]\((?!\w+://|#)[^)]*\)", page) == []
+
+
+def test_links_on_an_index_are_absolute():
+    """With the address of a release, links and pictures lead there; what is absolute already stays."""
+    build = loaded(ROOT / "hatch_build.py")
+    text = "![A chat](docs/a.svg) [how](docs/b.md#c), [up](#d), [out](https://e.example/f)"
+    assert build.on_an_index(text, "https://p.example/v1/", "https://q.example/raw/") == (
+        "![A chat](https://q.example/raw/docs/a.svg) [how](https://p.example/v1/docs/b.md#c), [up](#d), "
+        "[out](https://e.example/f)"
+    )
+    assert build.on_an_index(text, "", "") == " how, [up](#d), [out](https://e.example/f)"
+
+
+def loaded(path):
+    """A program of this tree, as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
@@ -126,9 +195,7 @@ def test_extras_install_what_the_package_imports():
 @pytest.mark.slow
 def test_extras_that_cannot_be_installed_together_are_found():
     """`make dist` resolves every pair of extras: mcp goes with Strands; an older one does not."""
-    spec = importlib.util.spec_from_file_location("check_dist", ROOT / "tools" / "check_dist.py")
-    check_dist = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(check_dist)
+    check_dist = loaded(ROOT / "tools" / "check_dist.py")
     extras = {name: PROJECT["optional-dependencies"][name] for name in ("mcp", "strands")}
     uv = shutil.which("uv", path=str(Path(sys.executable).parent))
     found = check_dist.conflicts({**extras, "older": ["mcp<2"]}, uv) if uv else {}
