@@ -32,6 +32,12 @@ def look(what: str) -> str:
     return f"{what} is here; {os.environ.get('BOX_WORD', 'no word')}"
 
 
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+def look_again(what: str) -> str:
+    """Look at something once more."""
+    return f"{what} is still here"
+
+
 @server.tool()
 def put(what: str) -> str:
     """Put something into the box."""

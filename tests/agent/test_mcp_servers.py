@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -209,6 +210,28 @@ def test_names_never_meet_and_delegates_have_their_own(script, box, calls):
         assert results(agent.run_sync("go").messages) == ["found", "mine"]
     assert {"box_look", "box_look_2", "box_put", "ask_helper"} <= offered(lead)
     assert called(calls) == ["look"]
+
+
+@pytest.mark.parametrize("other", ["box_look", "box!"])
+def test_a_tool_never_has_the_name_of_one_of_another_server(script, box, other):
+    """What was allowed to one is not allowed to another whose name begins alike, be it there or not."""
+    model = script("done")
+    servers = [{**box, "tools": ["look_again"]}, {"name": other, "command": "/no/such/thing"}]
+    with Agent(model.model, mcp_servers=servers) as agent, pytest.warns(McpServerWarning):
+        agent.run_sync("go")
+    [name] = offered(model)
+    assert name.startswith("box_look_again_")
+
+
+def test_what_a_server_does_wrong_is_not_shown(script, box, monkeypatch, capfd):
+    """Lines that are no messages end up in no terminal, where people may be reading."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    code = "print('no message', flush=True); import sys; sys.exit(1)"
+    wrong = {"name": "wrong", "command": sys.executable, "args": ["-c", code]}
+    model = script("done")
+    with Agent(model.model, mcp_servers=[wrong]) as agent, pytest.warns(McpServerWarning, match="wrong"):
+        assert agent.run_sync("go").output == "done"
+    assert capfd.readouterr().err == ""
 
 
 def test_what_was_approved_days_later_is_called_once(hf, script, box, calls):

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import hashlib
 import importlib.util
+import logging
 import os
 import re
 import threading
@@ -186,11 +188,11 @@ class McpServers:
                 self._tell(excuse)
         made: dict[str, Tool] = {}
         for offer in offers[:_TOOLS_MAX]:
-            name = offer.name
+            first = name = offer.name_beside(self.given)
             number = 1
             while name in made or name in taken:
                 number += 1
-                name = f"{offer.name[: _TOOL_NAME_CHARS - 4]}_{number}"
+                name = f"{first[: _TOOL_NAME_CHARS - 4]}_{number}"
             made[name] = offer.tool(name, self._check)
         return list(made.values())
 
@@ -330,9 +332,18 @@ class _Offer:
         self._connection = connection
         self._client = client
         self._about = about
-        # Always with the server's name: an approval for one server's tool is never that of another's.
-        name = _UNFIT.sub("_", f"{connection.server.name}_{about.name}").strip("_") or "tool"
-        self.name = (name if not name[0].isdigit() and name[0] != "-" else f"_{name}")[:_TOOL_NAME_CHARS]
+
+    def name_beside(self, servers: list[McpServer]) -> str:
+        """Its name, always with its server's: an approval for one server's tool is never that of another's."""
+        server, other = self._connection.server, self._about.name
+        name = _fit_name(f"{server.name}_{other}")
+        own = len(_fit_name(server.name))
+        prefixes = [_fit_name(each.name) for each in servers if each is not server]
+        if any(name.startswith(f"{prefix}_") for prefix in prefixes if len(prefix) >= own):
+            # It reads as one of a server whose name begins alike.
+            mark = hashlib.sha256(f"{server.name}\0{other}".encode()).hexdigest()[:8]
+            name = f"{name[: _TOOL_NAME_CHARS - len(mark) - 1]}_{mark}"
+        return name[:_TOOL_NAME_CHARS]
 
     def tool(self, name: str, check: Callable[[], None]) -> Tool:
         """The tool for an agent; where every call asks, nothing that the server says of it is relied on."""
@@ -359,6 +370,11 @@ class _Offer:
             cache_ms=0,
             namespace=f"mcp.{server.shown_name}",
         )
+
+
+def _fit_name(text: str) -> str:
+    name = _UNFIT.sub("_", text).strip("_") or "tool"
+    return f"_{name}" if name[0].isdigit() or name[0] == "-" else name
 
 
 class LastWords:
@@ -403,6 +419,10 @@ async def _connected(server: McpServer, cwd: str | None, last_words: LastWords) 
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
+    # What the library has to say of a server goes where a program wants its logs, and else not onto the terminal.
+    log = logging.getLogger("mcp")
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())
     transport: Any
     async with contextlib.AsyncExitStack() as open_things:
         # Closed here once the program has it, so that its death is the end of what it says.
