@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import subprocess
 import sys
@@ -115,7 +116,7 @@ def test_a_file_of_another_tool_loads_and_what_is_not_known_is_told(project):
         ("---\nlimits: {tokens\n---\n", "line 2: this list or table cannot be read"),
         ("---\npermission: always\n---\n", "line 2: permission: it is one of ask, suspend"),
         ("---\nmcp_servers:\n  git:\n    args: []\n---\n", "line 2: mcp_servers: the MCP server git"),
-        (b"---\nname: \xff\n---\n", "cannot be read"),
+        (b"---\nname: \xff\n---\n", "line 2: it is not UTF-8"),
     ],
 )
 def test_one_that_cannot_be_read_is_named_with_its_line(project, text, told):
@@ -206,6 +207,26 @@ def test_run_uses_an_agent_by_its_name(project, tmp_path):
     with holdfast.open(tmp_path / "store") as hf:
         [row] = hf.list()
         assert (row.agent_id, hf.state(row.session_id).instructions) == ("shouter", "You shout.")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_agent_whose_file_cannot_be_used_is_not_another_one(project, own):
+    """Who asks for it by name gets no agent without its words, tools and limits; a good file of the user's counts."""
+    (project / "bad.md").write_text("nothing")
+    (project / "other.md").write_text("---\nname: named\nmodel: test\n---\n")
+    with pytest.raises(UsageError, match="the agent bad has a file that cannot be used"):
+        Kit.configured(None, model="test", agent="bad")
+    assert Kit.configured(None, model="test", agent="other").agent_id == "other"
+    (own / "bad.md").write_text("---\nmodel: test\n---\nMine.")
+    assert Kit.configured(None, model=None, agent="bad").agents["bad"].instructions == "Mine."
+
+
+def test_on_the_embedded_model_it_keeps_its_words_and_limits(project):
+    """Which calls no tools, and has a small window."""
+    (project / "shouter.md").write_text('---\nlimits: {"tokens": 9}\n---\nYou shout.')
+    kit = dataclasses.replace(Kit.configured(None, model="test", agent="shouter"), small_window=4096)
+    habits = kit.habits(list, instructed=False)
+    assert (habits["instructions"], habits["limits"].tokens, habits["tools"]) == ("You shout.", 9, [])
 
 
 def test_a_store_is_not_disturbed_by_files_of_agents(project):

@@ -181,6 +181,13 @@ def load_agents(folder: str | os.PathLike[str] | None = None, *, tell: Tell = wa
     return found
 
 
+def has_unread_file(name: str, read: Iterable[AgentFile]) -> bool:
+    """Whether a file that is called like an agent is not among those that were read."""
+    known = {agent.path for agent in read}
+    paths = [os.path.join(place, name + _ENDING) for place, _ in agent_folders()]
+    return any(os.path.lexists(path) and path not in known for path in paths)
+
+
 def _texts(place: str, tell: Tell) -> Iterator[tuple[str, str]]:
     if not os.path.isdir(place):
         return
@@ -194,7 +201,10 @@ def _texts(place: str, tell: Tell) -> Iterator[tuple[str, str]]:
         path = os.path.join(place, name)
         try:
             yield path, folder.read(name, _FILE_BYTES_MAX).decode("utf-8-sig")
-        except (HoldfastError, OSError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            line = error.object[: error.start].count(b"\n") + 1
+            tell(f"{path}, line {line}: it is not UTF-8; the agent is left out")
+        except (HoldfastError, OSError) as error:
             tell(f"{path} cannot be read: {error}; the agent is left out")
 
 

@@ -419,10 +419,12 @@ class Kit:
             parts = crew.parts(file, tools())
             return {"agent_type": AGENT_TYPE, "description": file.description, **parts}
         servers = servers_of(configured, tell or warn_of_server) if small is None else None
+        words = self.instructions or (None if instructed else self.WORDS)
         return {
             "mcp_servers": servers or (),
             "agent_type": AGENT_TYPE,
-            "instructions": self.instructions or (None if instructed else self.WORDS),
+            "instructions": words if file is None else file.instructions or words,
+            "limits": None if file is None else file.limits,
             # The embedded model cannot call tools, and their description would fill its context.
             "tools": tools() if small is None else [],
             "max_context_tokens": None if small is None else max(small - _REPLY_TOKENS, 1),
@@ -440,8 +442,18 @@ def _agent_files(tell: Callable[[str], None] | None = None) -> dict[str, AgentFi
 def _choice_for(
     agents: Mapping[str, AgentFile], model: str | None, agent: str | None, settings: Configuration
 ) -> ModelChoice:
-    """Who answers for an agent: as asked for, as its file says, else as usual."""
+    """Who answers for an agent: as asked for, as its file says, else as usual.
+
+    Raises UsageError if it was asked for and its file cannot be used: it would be another agent without its words,
+    tools and limits.
+    """
+    from holdfast.agent._agent_files import has_unread_file
+
     file = agents.get(fit_id(agent or settings.get("agent", _AGENT)))
+    if file is None and agent is not None and has_unread_file(agent, agents.values()):
+        raise UsageError(
+            f"the agent {agent} has a file that cannot be used", remedy="Mend the line that was named, or remove it."
+        )
     if model is None and file is not None and file.model is not None:
         return choose_model(file.model, settings, reason=f"from {file.path}")
     return choose_model(model, settings)
