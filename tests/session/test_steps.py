@@ -448,13 +448,24 @@ def test_once_refuses_an_async_function(hf):
 def test_a_key_with_a_secret_is_refused(store_root, effects):
     """Recorded under another key the step would be done twice."""
     key = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6"
-    with (
-        Holdfast(store_root, timers=False, redaction="mark") as hf,
-        hf.session("a") as s,
-        pytest.raises(UsageError, match="secret"),
-    ):
-        s.once(key, effects, "x")
+    with Holdfast(store_root, timers=False, redaction="mark") as hf, hf.session("a") as s:
+        with pytest.raises(UsageError, match="secret"):
+            s.once(key, effects, "x")
+        assert s.live_state.steps == {}  # else somebody would have to look what became of it
     assert effects.done == []
+
+
+def test_a_failure_whose_words_hold_a_secret_is_a_failure(store_root):
+    """With redaction that refuses secrets it is on record without its words."""
+
+    def fail():
+        raise PermissionError("ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6")
+
+    with Holdfast(store_root, timers=False, redaction="block") as hf, hf.session("a") as s:
+        with pytest.raises(PermissionError):
+            s.once("pay", fail)
+        with pytest.raises(StepFailed, match="holds a secret"):
+            s.once("pay", fail)
 
 
 class CountingDisk(Disk):

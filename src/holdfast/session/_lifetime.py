@@ -93,7 +93,11 @@ def in_event_loop() -> bool:
 
 
 def message_of(error: BaseException) -> str:
-    text = str(error).encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - an exception whose own text fails is told by its class
+        said = ""
+    text = said.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
     return f"{type(error).__name__}: {text[:_MESSAGE_CHARS_MAX]}"
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
-from holdfast.errors import UsageError
+from holdfast.errors import OutcomeUnknown, UsageError
+from holdfast.session._lifetime import was_cancelled
 
 Work = Callable[..., Any]  # what a step does
 
@@ -47,8 +49,11 @@ class Retry(msgspec.Struct, frozen=True):
 def encode_arguments(name: str, given: Any) -> bytes:
     """Return the arguments of a step as bytes that are always the same. Raises UsageError if they are no data."""
     try:
-        return msgspec.json.encode(given, enc_hook=plain_object, order="deterministic")
-    except (TypeError, ValueError, RecursionError) as error:
+        encoded = msgspec.json.encode(given, enc_hook=plain_object, order="deterministic")
+        if b"null" in encoded:  # which stands for numbers that are none as well
+            json.dumps(msgspec.to_builtins(given, str_keys=True, enc_hook=plain_object), allow_nan=False)
+        return encoded
+    except Exception as error:  # what the arguments' own code raises may be anything
         raise UsageError(
             f"the arguments of {name} cannot be written as JSON: {error}",
             remedy="Give the step plain data, or a `key` made from its arguments.",
@@ -73,9 +78,36 @@ def is_timeout(kinds: list[str]) -> bool:
     return any("Timeout" in kind.rpartition(".")[2] for kind in kinds)
 
 
+class Ending(NamedTuple):
+    """What an exception says of the attempt that it ended."""
+
+    kinds: list[str]
+    """Its class and the bases of it, then those of the exceptions that it is a group of."""
+    is_given_up: bool
+    """Whether the work was left behind, so that it may have taken effect."""
+
+
+def ending_of(error: BaseException) -> Ending:
+    """Return what an exception says of the attempt that it ended; of a group, what any of it says."""
+    each = [error, *_members(error)]
+    kinds = dict.fromkeys(name_of_class(kind) for one in each for kind in type(one).__mro__ if kind is not object)
+    given_up = (not isinstance(one, Exception) or was_cancelled(one) or isinstance(one, OutcomeUnknown) for one in each)
+    return Ending(list(kinds), any(given_up))
+
+
+def _members(error: BaseException) -> Iterator[BaseException]:
+    for one in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+        yield one
+        yield from _members(one)
+
+
 def bound(fn: Work, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Arguments by their names, so that positional and named ones are the same."""
-    signature, _, is_plain = _look_at(fn)
+    """Arguments by their names, so that positional and named ones are the same, and those of a partial function."""
+    while isinstance(fn, functools.partial):
+        args, kwargs = (*fn.args, *args), {**fn.keywords, **kwargs}
+        fn = fn.func
+    look = _look_at(fn)
+    signature, is_plain = look.signature, look.is_plain
     if signature is None:
         return [args, kwargs]
     try:
@@ -101,18 +133,36 @@ def as_returned(value: Any, fn: Work) -> Any:
     if kind is None:
         return value
     try:
-        validate = getattr(kind, "model_validate", None)
-        return validate(value) if validate else msgspec.convert(value, kind, str_keys=True)
+        return msgspec.convert(value, kind, str_keys=True, dec_hook=_validated)
     except (msgspec.ValidationError, TypeError, ValueError):
         return value
+
+
+def _validated(kind: Any, value: Any) -> Any:
+    return kind.model_validate(value) if hasattr(kind, "model_validate") else value
 
 
 def plain_object(value: Any) -> Any:
     """Models of Pydantic have a plain form; of anything else a text would differ every time."""
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
-        return dump(mode="json")
+        return dump(mode="json", by_alias=True, round_trip=True)  # what the model takes again
     raise TypeError(f"{type(value).__name__} is no plain data")
+
+
+def is_async(fn: Work) -> bool:
+    """Whether a call of it has to be awaited."""
+    return _look_at(fn).is_async
+
+
+def is_lazy(fn: Work) -> bool:
+    """Whether it is a generator, a call of which does nothing yet."""
+    return _look_at(fn).is_lazy
+
+
+def is_undone(value: Any) -> bool:
+    """Whether a function gave, instead of a result, what has to be run first."""
+    return inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value)
 
 
 class _Look(NamedTuple):
@@ -122,6 +172,8 @@ class _Look(NamedTuple):
     """The type that it says it returns, if it names one."""
     is_plain: bool
     """Whether every parameter may be given by its place, one argument each."""
+    is_async: bool
+    is_lazy: bool
 
 
 def _look_at(fn: Work) -> _Look:
@@ -138,9 +190,13 @@ def _known(fn: Work) -> _Look:
         signature = inspect.signature(fn)
     while isinstance(fn, functools.partial):
         fn = fn.func
-    if getattr(fn, "__annotations__", {}).get("return"):
+    # Of an object that can be called, what its class says of that.
+    said = fn if isinstance(fn, type) or inspect.isroutine(fn) else type(fn).__call__
+    if getattr(said, "__annotations__", {}).get("return"):
         with contextlib.suppress(Exception):  # a name that is only there for a type checker
-            kind = get_type_hints(fn).get("return")
+            kind = get_type_hints(said).get("return")
     plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
     is_plain = signature is not None and all(one.kind is plain for one in signature.parameters.values())
-    return _Look(signature, None if kind in (Any, type(None)) else kind, is_plain)
+    lazy = inspect.isgeneratorfunction(said) or inspect.isasyncgenfunction(said)
+    awaited = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(said)
+    return _Look(signature, None if kind in (Any, type(None)) else kind, is_plain, awaited, lazy)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
+import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
@@ -21,19 +23,30 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
 import msgspec
 
-from holdfast.errors import DataError, OutcomeUnknown, ResultNotStored, SecretFound, StepFailed, UsageError
+from holdfast.errors import (
+    DataError,
+    HoldfastError,
+    OutcomeUnknown,
+    ResultNotStored,
+    SecretFound,
+    StepFailed,
+    UsageError,
+)
 from holdfast.replay import StepState, read_recorded
 from holdfast.session._branches import EventFinder
-from holdfast.session._lifetime import message_of, shielded, was_cancelled
+from holdfast.session._lifetime import message_of, shielded
 from holdfast.session._work import (
     Retry,
     Work,
     as_returned,
     bound,
     encode_arguments,
+    ending_of,
+    is_async,
+    is_lazy,
     is_timeout,
+    is_undone,
     name_of,
-    name_of_class,
     plain_object,
 )
 from holdfast.session.reader import blob_loader
@@ -51,6 +64,7 @@ Unknown = Literal["raise", "rerun"] | Callable[[OutcomeUnknown], Any]
 """What becomes of a step that began and did not end: raise, run again, or ask this function."""
 
 _KEY_CHARS_MAX = 1024
+_find_unwritable = re.compile("[\0\ud800-\udfff]").search
 
 
 class Rerun:
@@ -80,7 +94,7 @@ class _Frame:
 
     def __init__(self, session: Session, key: str, outer: _Frame | None) -> None:
         self.session, self.key, self.outer = session, key, outer
-        self.counts: dict[str, int] = {}  # of calls within it, by name and arguments
+        self.counts: dict[str, itertools.count[int]] = {}  # of calls within it, by name and arguments
 
 
 _running: ContextVar[_Frame | None] = ContextVar("holdfast_step", default=None)
@@ -126,6 +140,7 @@ class Steps:
         self._guard = threading.Lock()
         self._busy: dict[str, _Stay] = {}
         self._finder: EventFinder | None = None
+        self._modules: dict[str, str] = {}  # of functions that are known by their names
         self._newest: Event | None = None  # the result recorded last, for who waits for it
 
     @staticmethod
@@ -143,8 +158,15 @@ class Steps:
         """Check what a caller asks for. Raises UsageError before anything is recorded."""
         if not isinstance(key, str) or not key or len(key) > _KEY_CHARS_MAX:
             raise UsageError(f"the key of a step is a text of 1 to {_KEY_CHARS_MAX} characters")
+        if _find_unwritable(key):
+            raise UsageError(f"the key of a step holds a character that cannot be recorded: {key!r}")
         if not callable(fn):
             raise UsageError(f"a step is a function, not {type(fn).__name__}")
+        if is_lazy(fn):
+            raise UsageError(
+                f"{name_of(fn)} is a generator: to call it does nothing yet",
+                remedy="Give a function that does the work and returns its result as a list.",
+            )
         if not callable(unknown) and unknown not in ("raise", "rerun"):
             raise UsageError(f'unknown is "raise", "rerun" or a function, not {unknown!r}')
         if retry is not None and not isinstance(retry, Retry):
@@ -152,6 +174,14 @@ class Steps:
         name = name or name_of(fn)
         given = bound(fn, args, kwargs) if covered is None else covered
         return StepCall(key, fn, args, kwargs, name, unknown, retry, encode_arguments(name, given))
+
+    def check_name(self, name: str, fn: Work) -> None:
+        """Raise UsageError if the name of a function is no name for a step: it has none, or another has the same."""
+        module = getattr(fn, "__module__", None) or ""
+        known = self._modules.setdefault(name, module)
+        if name.endswith("<lambda>") or known != module:
+            what = "a lambda" if name.endswith("<lambda>") else f"{name} of {known} and {name} of {module}"
+            raise UsageError(f"{what} cannot be told from others", remedy="Give it a name of its own: step(name=…).")
 
     def decorate(self, fn: Work | None, **options: Any) -> Any:
         """Make a function a step of this session; without one, what does that."""
@@ -168,7 +198,7 @@ class Steps:
 
     def run(self, step: StepCall) -> Any:
         """Run a step that was checked."""
-        if inspect.iscoroutinefunction(step.fn):
+        if is_async(step.fn):
             raise UsageError(
                 f"{step.name} is async, and once would only make a coroutine of it", remedy="Use `await s.aonce(…)`."
             )
@@ -183,6 +213,10 @@ class Steps:
                     go_on = functools.partial(protocol.throw, error)
         except StopIteration as end:
             return end.value
+        except RuntimeError as error:
+            if isinstance(error.__cause__, StopIteration) and str(error) == "generator raised StopIteration":
+                raise error.__cause__ from None  # the function raised it, and the protocol is a generator
+            raise
 
     async def arun(self, step: StepCall) -> Any:
         """Run a step that was checked, without blocking the event loop."""
@@ -253,7 +287,7 @@ class Steps:
             self._begin(step, attempt)
             yield _Act(self._session.barrier, self._session.abarrier)
             try:
-                value = yield self._call(step)
+                value = self._ended(step, (yield self._call(step)))
             except BaseException as error:
                 wait_s = self._fail(step, attempt, error)
                 if self._session.live_state.steps[step.key].status == "failed":
@@ -338,13 +372,14 @@ class Steps:
         within = frame.key if frame is not None and frame.session is self._session else None
         names = {"parent": step.parent or within, "call": step.call}
         data |= {name: value for name, value in names.items() if value is not None}
-        recorded = self._session.append("step", data)
-        if recorded.data.get("step") != step.key:
+        redactor = self._journal.options.redactor
+        if redactor is not None and redactor.data("step", {"step": step.key}).data["step"] != step.key:
             # Under another name it would never be found again, and be done twice.
             raise UsageError(
                 "the key of a step holds a secret, and would be recorded without it",
                 remedy="Choose a key that holds no secret.",
             )
+        self._session.append("step", data)
 
     def _call(self, step: StepCall) -> _Act:
         frame = _Frame(self._session, step.key, _running.get())
@@ -357,7 +392,7 @@ class Steps:
                 _running.reset(token)
 
         async def arun() -> Any:
-            if not inspect.iscoroutinefunction(step.fn):
+            if not is_async(step.fn):
                 import asyncio
 
                 try:
@@ -372,34 +407,55 @@ class Steps:
 
         return _Act(run, arun)
 
+    def _ended(self, step: StepCall, value: Any) -> Any:
+        """A result. Raises OutcomeUnknown for what has to be run first: what the function did is not all."""
+        if not is_undone(value):
+            return value
+        if inspect.iscoroutine(value):
+            value.close()
+        raise OutcomeUnknown(
+            f"step {step.key} gave a {type(value).__name__} in the place of a result, which nobody runs",
+            remedy="Give `s.aonce` what is async, and a list in the place of a generator.",
+            key=step.key,
+            name=step.name,
+            session_id=self._session.id,
+        )
+
     def _fail(self, step: StepCall, attempt: int, error: BaseException) -> float | None:
         """Record how an attempt ended; the seconds to wait, or None if it was the last one."""
-        retry, kinds = step.retry, [name_of_class(one) for one in type(error).__mro__ if one is not object]
+        retry, (kinds, is_given_up) = step.retry, ending_of(error)
         again = retry is not None and attempt < retry.attempts and retry.takes(kinds)
-        # A request may have left before its answer was given up: that is not a failure.
-        is_unknown = not isinstance(error, Exception) or was_cancelled(error) or isinstance(error, OutcomeUnknown)
-        is_unknown = is_unknown or (is_timeout(kinds) and not again)
         data: dict[str, Any] = {"step": step.key, "attempt": attempt, "ok": False}
-        data["error"] = {"message": message_of(error), "kinds": kinds}
         wait_s = None
-        if is_unknown:
+        # A request may have left before its answer was given up: that is not a failure.
+        if is_given_up or (is_timeout(kinds) and not again):
             data["cancelled"] = True
         elif again and retry is not None:
             wait_s = float(retry.wait_s)
             data["retry_at"] = int((time.time() + wait_s) * 1000)
-        self._session.append("step_result", data)
+        try:
+            self._session.append("step_result", data | {"error": {"message": message_of(error), "kinds": kinds}})
+        except SecretFound as secret:
+            self._session.append("step_result", data | {"error": {"message": secret.message, "kinds": kinds}})
         return wait_s
 
     def _done(self, step: StepCall, attempt: int, value: Any, *, found: bool = False) -> None:
         data: dict[str, Any] = {"step": step.key, "attempt": attempt, "ok": True}
         if found:
             data["found"] = True
+        # The function has run: that its result cannot be kept must not hide that.
         try:
             kept = msgspec.to_builtins(value, str_keys=True, enc_hook=plain_object)
-            self._newest = self._session.append("step_result", data | {"value": kept})
-        except (DataError, SecretFound, TypeError, ValueError, RecursionError) as error:
-            # The function has run: that its result cannot be kept must not hide that.
-            self._session.append("step_result", data | {"unstored": f"{error}"})
+        except Exception as error:  # noqa: BLE001 - what the result's own code raises may be anything
+            data["unstored"] = message_of(error)
+        else:
+            data["value"] = kept
+        try:
+            self._newest = self._session.append("step_result", data)
+        except (DataError, SecretFound, ValueError, RecursionError) as error:
+            data.pop("value", None)
+            data["unstored"] = error.message if isinstance(error, HoldfastError) else message_of(error)
+            self._session.append("step_result", data)
 
     def idempotency_key(self, key: str) -> str:
         """Return what stands for a step at other services: the same at each attempt, in a fork made of it as well."""
@@ -455,19 +511,22 @@ def durable_function(
 
     def planned(session: Session, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepCall:
         covered = key(*args, **kwargs) if callable(key) else None
-        step = Steps.check(called, fn, args, kwargs, unknown=unknown, retry=retry, name=called, covered=covered)
+        mark = called if key is None else f"{called}:{covered if callable(key) else key}"
+        step = Steps.check(mark, fn, args, kwargs, unknown=unknown, retry=retry, name=called, covered=covered)
+        if name is None:
+            session.steps.check_name(called, fn)
         if key is not None:
-            return step._replace(key=f"{called}:{covered if callable(key) else key}")
+            return step
         if session.seq < 0:
             session.steps.begin()  # what the digest is keyed with is in the first event
         mark = f"{called}:{step.digest(session.live_state.first_log or '')}"
         frame = _running.get()
         if frame is None or frame.session is not session:
             return step._replace(key=mark)
-        frame.counts[mark] = frame.counts.get(mark, 0) + 1
-        return step._replace(key=f"{frame.key}/{mark}#{frame.counts[mark]}")
+        number = next(frame.counts.setdefault(mark, itertools.count(1)))  # also where threads call at once
+        return step._replace(key=f"{frame.key}/{mark}#{number}")
 
-    if inspect.iscoroutinefunction(fn):
+    if is_async(fn):
 
         @functools.wraps(fn)
         async def astep(*args: Any, **kwargs: Any) -> Any:
