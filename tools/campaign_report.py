@@ -51,7 +51,8 @@ def read_results(text: str) -> dict[str, dict[str, object]]:
         row["count"] += one["count"]
         row["wrong"] += one["wrong"]
         row["date"] = max(row["date"], one["date"])
-        row["note"] = one["note"] or row["note"]
+        if one["note"] not in str(row["note"]).split("; "):
+            row["note"] = "; ".join(filter(None, (str(row["note"]), one["note"])))
     return found
 
 
