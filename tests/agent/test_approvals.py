@@ -7,13 +7,15 @@ import datetime as dt
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 
 import holdfast
 from holdfast import Edited, Result
 from holdfast.agent import Agent, Runtime, Suspend, Tool
-from holdfast.errors import UsageError
+from holdfast.errors import Locked, UsageError
+from holdfast.storage import open_store
 
 ACT = [("act", {"what": "a"})]
 
@@ -42,6 +44,12 @@ async def asked(hf, script, ran, *steps, **options):
         result = await agent.run("go", session=session)
     assert result.status == "waiting"
     return result.waiting
+
+
+def at(monkeypatch, time):
+    """Let questions be judged as at that time."""
+    for module in ("library._inbox", "session.asks"):
+        monkeypatch.setattr(f"holdfast.{module}.now_ms", lambda: time)
 
 
 def results(hf, session="s"):
@@ -132,6 +140,63 @@ async def test_the_same_answer_counts_once_and_another_is_refused(hf, script):
         hf.answer(one.id, "perhaps")
 
 
+async def test_an_answer_that_was_carried_out_is_still_known(hf, script):
+    """By its id alone: the same one is the same, another is refused; to resume once more gives what came of it."""
+    ran = []
+    [one] = await asked(hf, script, ran, ACT)
+    agent, model = agent_of(script, ran, "done", hf=hf)
+    await agent.resume("s", answers={one.id: True}, by="ada")
+    again = await agent.resume("s", answers={one.id: True})
+    assert (again.status, again.output, again.messages[-1]["content"]) == ("completed", "done", "done")
+    assert (ran, len(model.requests)) == (["a"], 1)
+    assert hf.answer(one.id, True, by="bob").by == "ada"
+    with pytest.raises(UsageError, match="allow by ada"):
+        hf.inbox.answer(one.id, False)
+    with pytest.raises(UsageError, match="there is no question"):
+        hf.answer("0" * len(one.id), True)
+    with pytest.raises(UsageError, match="the agent had the last word"):
+        await agent.resume("s", answers={})
+
+
+async def test_resume_keeps_its_answers_where_another_has_the_session(hf, script):
+    """They count although this process cannot go on: whoever has the session does."""
+    ran = []
+    [one] = await asked(hf, script, ran, ACT)
+    agent, _ = agent_of(script, ran, "done", hf=hf)
+    with closing(open_store(hf.url)) as store, store.lease("sessions/s").held("somebody", 60_000):
+        with pytest.raises(Locked):
+            await agent.resume("s", answers={one.id: True})
+        assert (hf.waiting(), hf.inbox.due(), ran) == ([], ["s"], [])
+    await agent.resume("s", answers={})
+    assert ran == ["a"]
+
+
+async def test_an_edit_needs_a_call_that_waits_for_permission(hf, script):
+    """A tool that asks a person something has no arguments that could be changed."""
+
+    def boss(question: str) -> str:
+        """Ask."""
+        raise Suspend("may I?")
+
+    with hf.session("s") as session:
+        agent = Agent(script([("boss", {"question": "x"})]).model, tools=[boss])
+        [one] = (await agent.run("go", session=session)).waiting
+    with pytest.raises(UsageError, match="no call to change") as caught:
+        hf.answer(one.id, Edited({"question": "y"}))
+    assert "Result(value)" in caught.value.remedy
+    assert [found.id for found in hf.waiting()] == [one.id]
+
+
+async def test_a_permission_waits_for_no_clock(hf, script):
+    """Only a tool waits for a time or an event: nothing could be allowed by either."""
+    hour = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
+    for wish in (Suspend(until=hour), Suspend(event="paid")):
+        agent = Agent(script(ACT).model, tools=[acting([])], permission=wish)
+        with hf.session() as session, pytest.raises(UsageError, match="waits for a person"):
+            await agent.run("go", session=session)
+    assert hf.waiting() == []
+
+
 async def test_an_answer_while_another_has_the_session_open(hf, script):
     """The answer is a document first, taken in by who has the session before its run ends."""
     ran, answered = [], []
@@ -182,9 +247,7 @@ async def test_a_late_answer_is_refused(hf, script, monkeypatch):
     agent = Agent(script(ACT).model, tools=[acting(ran, permission=Suspend(expires_in_ms=60_000, on_expiry="allow"))])
     with hf.session("s") as session:
         [one] = (await agent.run("go", session=session)).waiting
-    later = one.expires_at + 1
-    for module in ("library._inbox", "session.asks"):
-        monkeypatch.setattr(f"holdfast.{module}.now_ms", lambda: later)
+    at(monkeypatch, one.expires_at + 1)
     assert (hf.waiting(), hf.inbox.due()) == ([], ["s"])
     with pytest.raises(UsageError, match="expired"):
         hf.answer(one.id, False)
@@ -273,6 +336,31 @@ async def test_a_tool_waits_for_an_event(hf, script):
     assert results(hf) == [{"sum": 3}]
 
 
+async def test_an_event_that_comes_again(hf, script, monkeypatch):
+    """Another value for what is answered already is for who waits next, once, also if that one's process dies."""
+
+    def paid() -> str:
+        """Wait."""
+        raise Suspend(event="paid")
+
+    def agent(*steps):
+        return Agent(script(*steps).model, tools=[paid], hf=hf)
+
+    for id in ("s", "t"):
+        with hf.session(id) as session:
+            await agent([("paid", {})]).run("go", session=session)
+    assert (hf.inbox.signal("paid", 1), hf.inbox.signal("paid", 2)) == (["s", "t"], [])
+    # It is heard, and whoever heard it is cut off before it is put away.
+    monkeypatch.setattr(type(hf.store.documents("shared/signals")), "delete", lambda _self, _name: False)
+    await agent([("paid", {})], "thanks").resume("s", answers={})
+    monkeypatch.undo()
+    waiting = await agent([("paid", {})]).resume("t", answers={})
+    assert (results(hf), results(hf, "t"), waiting.status) == ([1, 2], [1], "waiting")
+    at(monkeypatch, int(time.time() * 1000) + 25 * 3600 * 1000)
+    assert hf.inbox.signal("other") == []
+    assert len(hf.store.documents("shared/signals").names("signal-")) == 1
+
+
 async def test_what_is_due_goes_on_by_itself(hf, script):
     """An answered session that nobody resumed is found, and carried out once."""
     ran = []
@@ -308,9 +396,9 @@ with holdfast.open(sys.argv[1]) as hf, hf.session("s", agent_id=sys.argv[3]) as 
 """
 
 
-def test_a_sleeper_that_was_killed_is_woken_by_its_agent(hf, script, texts):
+def test_a_sleeper_that_was_killed_is_woken_by_its_agent(hf, script, texts, monkeypatch):
     """The session stays suspended when its process dies, and is due when the time has come; another agent leaves it."""
-    until = time.time() + 2
+    until = int(time.time()) + 3600
     command = [sys.executable, "-c", SLEEPER, hf.store.path, str(until), "helper"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout.readline() == "asleep\n"
@@ -318,8 +406,8 @@ def test_a_sleeper_that_was_killed_is_woken_by_its_agent(hf, script, texts):
             time.sleep(0.01)
         child.kill()
     [one] = hf.waiting()
-    assert (one.kind, one.until, hf.inbox.due()) == ("time", int(until * 1000), [])
-    time.sleep(max(until - time.time(), 0))
+    assert (one.kind, one.until, hf.inbox.due()) == ("time", until * 1000, [])
+    at(monkeypatch, until * 1000)
     assert (hf.waiting(), hf.inbox.due()) == ([], ["s"])
     for name, woken in (("other", []), ("helper", ["s"])):
         model = script("good morning")

@@ -109,15 +109,19 @@ async def test_two_answers_at_once_count_once(hf, script):
     assert len(results) == 1
 
 
-async def test_a_token_expires(hf, script):
-    """After its time a token is refused as expired; the session goes on with a message."""
-    agent, _ = agent_for(script, "fine", expires_in_ms=0)
+async def test_a_token_expires(hf, script, texts, monkeypatch):
+    """After its time a token is refused as expired, and the call is told that nobody answered."""
+    agent, model = agent_for(script, "fine", expires_in_ms=60_000)
     with hf.session("s") as session:
-        token = (await agent.run("go", session=session)).suspended.token
+        waiting = (await agent.run("go", session=session)).suspended
+        for module in ("agent._turn", "library._inbox", "session.asks"):
+            monkeypatch.setattr(f"holdfast.{module}.now_ms", lambda: waiting.expires_at)
         with pytest.raises(ResumeTokenExpired) as caught:
-            await agent.resume(token, "yes", session=session)
+            await agent.resume(waiting.token, "yes", session=session)
         assert isinstance(caught.value, AgentError)
+        assert (hf.waiting(), hf.inbox.due()) == ([], ["s"])
         assert (await agent.run("never mind", session=session)).output == "fine"
+    assert "refused: nobody answered in time" in texts(model.requests[1])[2]
 
 
 async def test_going_on_without_the_answer_revokes_the_token(hf, script, texts):

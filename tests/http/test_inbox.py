@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 import pytest
 from tests.scripts import scripted
 
 from holdfast.agent import Agent, Suspend, Tool
+from holdfast.apps.http._spaces import Spaces
+from holdfast.errors import DataError
 
 LOOK = [("list_directory", {"path": "."})]
 
@@ -114,6 +117,33 @@ def test_the_server_wakes_what_was_answered_while_it_was_away(serving, space, fo
     with second.client(token=token) as client:
         [result] = until(lambda: results(client, one["session_id"]))
         assert "not now" in str(result["data"])
+
+
+def test_a_long_turn_and_a_broken_space_keep_nobody_waiting(serving, space, folder, monkeypatch):
+    """All that is due goes on at once, in every space that can be read."""
+    first = serving(root=folder)
+    token = first.token(space)
+    first.token(f"a{space}")
+    with first.client(token=token) as client, first.hf.space(space) as hf:
+        asked = [ask(first, client, space) for _ in range(2)]
+        for one in asked:
+            hf.answer(one["id"], False, by="ada")
+    first.stop()
+    use = Spaces.use
+
+    def broken(spaces, name):
+        if name == f"a{space}":
+            raise DataError("this space is broken")
+        return use(spaces, name)
+
+    monkeypatch.setattr(Spaces, "use", broken)
+    answers = threading.Event()
+    second = serving(answers, root=folder)
+    with second.client(token=token) as client:
+        for one in asked:
+            until(lambda asked=one: results(client, asked["session_id"]))
+        assert not answers.is_set()  # both models are at work
+        answers.set()
 
 
 def test_a_session_of_another_agent_is_left_to_it(serving, space):

@@ -37,7 +37,7 @@ from holdfast.agent._permissions import PermissionRequest
 from holdfast.agent._result import RunResult, RunStream
 from holdfast.agent._spec import SessionPlugins, Spec, read_custom, write_custom
 from holdfast.agent._tools import as_tools
-from holdfast.agent._turn import AgentTurn, Prompt, check_delegates
+from holdfast.agent._turn import AgentTurn, Prompt, check_answers, check_delegates
 from holdfast.errors import Locked, UsageError
 from holdfast.library import Holdfast
 from holdfast.library import open as open_library
@@ -231,6 +231,10 @@ class Agent:
         async with contextlib.AsyncExitStack() as stack:
             if session is None and token != self.session_id:
                 home = self._needs_home("open a session")
+                check_answers(answers)
+                # Kept first: they count also if another process has the session, which takes them in.
+                if answers:
+                    await asyncio.to_thread(home.hf.inbox.give, token, answers, by=by)
                 opened = await asyncio.to_thread(home.hf.session, token, resume="always", repair="auto")
                 session = await stack.enter_async_context(opened)
             return await (await self._turn(session, emit, steering)).answer_asks(answers, by)

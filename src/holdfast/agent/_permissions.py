@@ -123,6 +123,11 @@ class Gate:
         if answer == SUSPEND:
             answer = _suspend_as_configured()
         if isinstance(answer, Suspend):
+            if answer.until is not None or answer.event is not None:
+                raise UsageError(
+                    f"the permission for {tool.name} waits for a person, not for a time or an event",
+                    remedy="Raise Suspend(until=…) or Suspend(event=…) in the tool.",
+                )
             if self.can_wait:
                 return Verdict(False, wish=answer)
             return Verdict(False, f"the tool {tool.name} needs a permission, and only a run on a session waits for one")

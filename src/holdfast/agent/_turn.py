@@ -16,7 +16,16 @@ from holdfast.agent._execution import Parked
 from holdfast.agent._interjections import Steering
 from holdfast.agent._limits import load_prices_for
 from holdfast.agent._loop import LoopOutcome
-from holdfast.agent._result import CallRequest, RunResult, RunStatus, find_waiting, revoke, suspension_of
+from holdfast.agent._result import (
+    CallRequest,
+    RunResult,
+    RunStatus,
+    Usage,
+    blocks_of,
+    find_waiting,
+    revoke,
+    suspension_of,
+)
 from holdfast.agent._run_log import RunLog, counted, is_child, new_run
 from holdfast.agent._spec import Activity, PluginHost, RunPlace, SessionPlugins, Spec
 from holdfast.agent._tools import Tool
@@ -25,7 +34,17 @@ from holdfast.library import Holdfast
 from holdfast.model import Event
 from holdfast.replay import AskState, is_complete
 from holdfast.security import has_mark
-from holdfast.session import Result, Session, Waiting, give_answers, now_ms, take_answers, waiting_of
+from holdfast.session import (
+    Result,
+    Session,
+    Waiting,
+    documents_of,
+    give_answers,
+    now_ms,
+    read_answer,
+    take_answers,
+    waiting_of,
+)
 from holdfast.storage import Documents, MemoryStore
 
 DEPTH_MAX = 8
@@ -243,10 +262,21 @@ class AgentTurn:
         session = self.session
         if session is None:
             raise UsageError("only a run on a session can be resumed")
-        if not isinstance(answers, Mapping):
-            raise UsageError(f"answers are a dict, not {type(answers).__name__}", remedy="{id: True}")
-        await asyncio.to_thread(give_answers, session, answers, by=by)
+        check_answers(answers)
+        given = [read_answer(id, said, by=by) for id, said in answers.items()]
+        asks, documents = session.live_state.asks, documents_of(session)
+        await asyncio.to_thread(give_answers, session.id, asks, documents, session.events, given)
+        if given and not self._can_go_on():
+            return self._known_result(session)  # they were given before, and all is done
         return await self.answer(None, None)
+
+    def _known_result(self, session: Session) -> RunResult:
+        """How a run ended that has nothing left to do."""
+        messages = session.messages()
+        value = None if self.spec.output is None else self.spec.output.find(messages)
+        last = messages[-1] if messages and messages[-1]["role"] == "assistant" else {}
+        said = "".join(block["text"] for block in blocks_of(last) if block["type"] == "text")
+        return RunResult(output=value[0] if value else said, session_id=session.id, usage=Usage(), messages=messages)
 
     async def resume(self, token: str, value: Any) -> RunResult:
         if self.session is None:
@@ -276,18 +306,23 @@ class AgentTurn:
             self._reason = "completed"
             return output
 
-    def _check_going_on(self) -> None:
-        """Check that there is something to go on with: an open question, or a broken answer. Records nothing."""
+    def _can_go_on(self) -> bool:
+        """Whether there is something to go on with: an open question, or a broken answer."""
         session = self.session if self.spec.features.history else None
-        state = None if session is None else session.live_state
+        if session is None:
+            return False
         # What was asked of a person, or never begun, is carried on without a word to the model.
-        if state is not None and (state.asks or state.pending_calls):
-            return
-        if session is None or not can_go_on(session):
+        state = session.live_state
+        return bool(state.asks or state.pending_calls) or can_go_on(session)
+
+    def _check_going_on(self) -> None:
+        """Check that there is something to go on with. Records nothing."""
+        if not self._can_go_on():
+            is_new = self.session is None or not self.session.live_state.message_count
             raise UsageError(
-                "there is nothing to go on with: the agent had the last word",
+                f"there is nothing to go on with: {'nothing was said' if is_new else 'the agent had the last word'}",
                 remedy="Give a prompt.",
-                session_id=None if session is None else session.id,
+                session_id=None if self.session is None else self.session.id,
             )
 
     def _go_on(self, talk: RunLog) -> None:
@@ -425,6 +460,12 @@ class AgentTurn:
         except HoldfastError:
             if not failing:
                 raise
+
+
+def check_answers(answers: object) -> None:
+    """Raises UsageError for what is no answers by the ids of their questions."""
+    if not isinstance(answers, Mapping):
+        raise UsageError(f"answers are a dict, not {type(answers).__name__}", remedy="{id: True}")
 
 
 def can_go_on(session: Session) -> bool:

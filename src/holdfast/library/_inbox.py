@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import secrets
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.errors import HoldfastError, NotFound, UsageError
+from holdfast.errors import Conflict, HoldfastError, NotFound, UsageError
 from holdfast.library import _finder, _views
 from holdfast.library._core import Core, check_text, whole
 from holdfast.model import check_id
@@ -22,25 +23,25 @@ from holdfast.session import (
     answered_by,
     check_settled,
     drop_answer,
-    expired,
+    give_answers,
     is_late,
     kept_answers,
     now_ms,
     overdue,
-    put_answer,
     read_answer,
     resolve_blobs,
     waiting_of,
 )
 
 if TYPE_CHECKING:
-    from holdfast.model import SessionMetadata
+    from holdfast.model import Event, SessionMetadata
     from holdfast.replay import AskState
     from holdfast.storage import Documents
 
 _TOKENS = "tokens/"
 _SIGNALS, _SIGNAL = "shared/signals", "signal-"
 _SIGNAL_MS = 24 * 3600 * 1000  # so long what nobody waits for yet is kept
+_NEWEST = 20  # sessions that are looked at for a question that is not open
 _STATUSES = ("waiting", "suspended", "running", "interrupted")
 
 Asks = tuple["SessionMetadata", dict[str, "AskState"]]
@@ -70,6 +71,10 @@ class Inbox:
                 raise
             return answer(self._core, prefix, given, **said)
         return answer(self._core, found.id, given, session_id=found.session_id, **said)
+
+    def give(self, session_id: str, answers: Mapping[str, Any], *, by: str = "user") -> list[Answer]:
+        """Answer questions of one session, whoever has it open: all of them or, with UsageError, none."""
+        return give(self._core, session_id, answers, by=by)
 
     def session_of(self, id: str) -> str:
         """Return the session of a question. Raises UsageError if there is no such question."""
@@ -170,23 +175,31 @@ def answer(
     """Answer a question, whoever has its session. Returns the answer that counts once it is on the medium."""
     core.check_open()
     said = read_answer(id, given, by=by, via=via, reason=because, scope=scope)
-    session_id = session_id or _session_of(core, id)
-    ask, documents = _views.state(core, session_id).asks.get(id), _documents(core, session_id)
-    if ask is None or not ask.is_open:
-        counts = _recorded(core, session_id, id)
-        check_settled(said, counts, session_id)
-        return counts or said
-    if is_late(ask, now_ms()):
-        raise expired(id, session_id)
-    counts = put_answer(documents, said)
-    check_settled(said, counts, session_id)
+    return _give(core, session_id or _session_of(core, id), [said])[0]
+
+
+def give(core: Core, session_id: str, answers: Mapping[str, Any], *, by: str) -> list[Answer]:
+    """Answer questions of one session, whoever has it: all of them or, with UsageError, none. Those that count."""
+    core.check_open()
+    return _give(core, session_id, [read_answer(id, given, by=by) for id, given in answers.items()])
+
+
+def _give(core: Core, session_id: str, said: list[Answer]) -> list[Answer]:
+    documents, asks = _documents(core, session_id), _views.state(core, session_id).asks
+
+    def recorded() -> Iterator[Event]:
+        return _views.events(core, session_id, types=("permission",))
+
+    found = give_answers(session_id, asks, documents, recorded, said)
     # Who has the session may have taken another one in meanwhile, and removed its document.
-    recorded = _recorded(core, session_id, id)
-    if recorded is not None:
-        if counts is said and recorded != said:
-            drop_answer(documents, id)
-        check_settled(said, recorded, session_id)
-    return recorded or counts
+    for number, answer in enumerate(said):
+        counts = answered_by(recorded(), answer.id)
+        if counts is not None:
+            if found[number] is answer and counts != answer:
+                drop_answer(documents, answer.id)
+            check_settled(answer, counts, session_id)
+            found[number] = counts
+    return found
 
 
 # Tokens for an outside party: each answers one question, and shows nothing else.
@@ -237,6 +250,12 @@ class _Signal(msgspec.Struct, frozen=True, kw_only=True):
     value: Any = None
     at: int
     by: str
+    ask: str | None = None
+    """The question that it is the answer of, which a crash may have kept from hearing of it."""
+
+
+def _signals(event: str) -> str:
+    return f"{_SIGNAL}{hashlib.sha256(event.encode()).hexdigest()[:24]}-"
 
 
 def signal(core: Core, event: str, value: Any = None, *, by: str = "webhook") -> list[str]:
@@ -248,33 +267,52 @@ def signal(core: Core, event: str, value: Any = None, *, by: str = "webhook") ->
     core.check_open()
     read_answer("", Result(value), by=by)
     # Kept first: one that begins to wait meanwhile finds it there, or is found here.
-    documents = core.store.documents(_SIGNALS)
-    name = f"{_SIGNAL}{hashlib.sha256(event.encode()).hexdigest()[:24]}-{secrets.token_hex(6)}"
-    documents.put(name, msgspec.json.encode(_Signal(event=event, value=value, at=now_ms(), by=by)))
+    documents, now = core.store.documents(_SIGNALS), now_ms()
+    for old in documents.names(_SIGNAL):
+        if int(old.split("-")[2], 16) + _SIGNAL_MS <= now:
+            documents.delete(old)
+    name = f"{_signals(event)}{now:012x}-{secrets.token_hex(6)}"
+    documents.put(name, msgspec.json.encode(_Signal(event=event, value=value, at=now, by=by)))
     told = []
     for meta, asks in _asks(core):
         for id, ask in asks.items():
-            if ask.is_open and ask.event == event:
-                answer(core, id, Result(value), by=by, via="webhook", session_id=meta.session_id)
+            if ask.is_open and ask.event == event and _tell(core, meta.session_id, id, value, by):
                 told.append(meta.session_id)
     if told:
         documents.delete(name)
     return told
 
 
+def _tell(core: Core, session_id: str, id: str, value: Any, by: str) -> bool:
+    """Answer a question with what came for its event; False if it has another answer already."""
+    with contextlib.suppress(UsageError):
+        answer(core, id, Result(value), by=by, via="webhook", session_id=session_id)
+        return True
+    return False
+
+
 def take_signals(core: Core, session_id: str, asks: dict[str, AskState]) -> None:
     """Answer the questions of a session whose events came before they were asked."""
-    wanted = {ask.event: id for id, ask in asks.items() if ask.is_open and ask.event is not None}
+    answered = kept_answers(_documents(core, session_id))
+    wanted = {ask.event: id for id, ask in asks.items() if ask.is_open and ask.event and id not in answered}
     documents = core.store.documents(_SIGNALS)
     for event, id in wanted.items():
-        for name in documents.names(f"{_SIGNAL}{hashlib.sha256(event.encode()).hexdigest()[:24]}-"):
-            found = documents.get(name)
-            kept = None if found is None else msgspec.json.decode(found[0], type=_Signal)
-            if kept is not None and kept.at + _SIGNAL_MS > now_ms():
-                answer(core, id, Result(kept.value), by=kept.by, via="webhook", session_id=session_id)
-            documents.delete(name)
-            if kept is not None and kept.at + _SIGNAL_MS > now_ms():
+        for name in sorted(documents.names(_signals(event))):
+            if _take_signal(core, documents, name, session_id, id):
+                documents.delete(name)
                 break
+
+
+def _take_signal(core: Core, documents: Documents, name: str, session_id: str, id: str) -> bool:
+    found = documents.get(name)
+    kept = None if found is None else msgspec.json.decode(found[0], type=_Signal)
+    if found is None or kept is None or kept.ask not in (None, id) or kept.at + _SIGNAL_MS <= now_ms():
+        return False
+    # Said first, so that a crash before it is removed does not let another question have it too.
+    with contextlib.suppress(Conflict):
+        documents.put(name, msgspec.json.encode(msgspec.structs.replace(kept, ask=id)), if_match=found[1])
+        return _tell(core, session_id, id, kept.value, kept.by)
+    return False
 
 
 def _asks(core: Core, session: str | None = None) -> Iterator[Asks]:
@@ -315,11 +353,12 @@ def _session_of(core: Core, id: str) -> str:
     for meta, asks in _asks(core):
         if id in asks:
             return meta.session_id
+    # One that was carried out is in no index: who answers twice does so soon.
+    for meta in _finder.list_sessions(core, _NEWEST):
+        with contextlib.suppress(HoldfastError):
+            if answered_by(_views.events(core, meta.session_id, types=("permission",)), id) is not None:
+                return meta.session_id
     raise UsageError(f"there is no question {str(id)[:40]!a}", remedy="`holdfast waiting` lists the open ones.")
-
-
-def _recorded(core: Core, session_id: str, id: str) -> Answer | None:
-    return answered_by(_views.events(core, session_id, types=("permission",)), id)
 
 
 def _args(core: Core, session_id: str, ask: AskState) -> Any:

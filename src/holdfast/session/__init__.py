@@ -65,13 +65,11 @@ if TYPE_CHECKING:
         check_settled,
         documents_of,
         drop_answer,
-        expired,
         give_answers,
         is_due,
         is_late,
         kept_answers,
         overdue,
-        put_answer,
         read_answer,
         take_answers,
         waiting_of,
@@ -94,7 +92,7 @@ __getattr__ = lazy(
         "_sealed_store": "SealedDocuments SealingStore opener_of sealing within",
         "asks": (
             "ANSWERS ID_CHARS Answer Edited Result Waiting answered_by ask_id check_settled documents_of drop_answer "
-            "expired give_answers is_due is_late kept_answers overdue put_answer read_answer take_answers waiting_of"
+            "give_answers is_due is_late kept_answers overdue read_answer take_answers waiting_of"
         ),
         "_work": "Retry encode_arguments",
         "steps": "RERUN Rerun StepCall Steps idempotency_key step",
@@ -113,13 +111,11 @@ __all__ += ["ANSWERS", "ID_CHARS", "Answer", "Edited", "Result", "Waiting", "ans
 __all__ += [
     "documents_of",
     "drop_answer",
-    "expired",
     "give_answers",
     "is_due",
     "is_late",
     "kept_answers",
     "overdue",
-    "put_answer",
     "read_answer",
 ]
 __all__ += ["take_answers", "waiting_of"]

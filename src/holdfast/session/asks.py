@@ -10,7 +10,7 @@ an event, and removes the document once that is on the medium.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
 from time import monotonic
@@ -180,8 +180,8 @@ def overdue(id: str, ask: AskState, now: int) -> Answer | None:
     if ask.until is not None and now >= ask.until:
         when = datetime.fromtimestamp(ask.until / 1000, UTC).isoformat()
         return Answer(id=id, decision="result", result=f"waited until {when}", by="timer", via="timer", at=now)
-    # Where a tool asked, there is no answer that could be taken for it: a new message ends the waiting.
-    if ask.kind == "permission" and is_late(ask, now):
+    # One of an earlier version has a token and no id of its own: a new message ends its waiting.
+    if ask.for_person and "@" not in id and is_late(ask, now):
         decision = "allow" if ask.on_expiry == "allow" else "deny"
         return Answer(id=id, decision=decision, reason="nobody answered in time", by="expiry", via="expiry", at=now)
     return None
@@ -197,19 +197,34 @@ def documents_of(session: Session) -> Documents:
     return session.store.documents(session.key)
 
 
-def give_answers(session: Session, answers: Mapping[str, Any], *, by: str, via: str = "api") -> None:
-    """Keep answers for a session that is open here. UsageError, before anything is kept, for one that is none."""
-    asks, documents = session.live_state.asks, documents_of(session)
-    read = [read_answer(id, given, by=by, via=via) for id, given in answers.items()]
-    for answer in read:
-        ask = asks.get(answer.id)
-        if ask is None or not ask.is_open:
-            check_settled(answer, answered_by(session.events(), answer.id), session.id)
+def give_answers(
+    session_id: str,
+    asks: Mapping[str, AskState],
+    documents: Documents,
+    events: Callable[[], Iterable[Event]],
+    answers: Iterable[Answer],
+) -> list[Answer]:
+    """Keep answers for a session, whoever has it; those that count.
+
+    UsageError, before anything is kept, for one that is none.
+    """
+    answers, open_ones = list(answers), {id: ask for id, ask in asks.items() if ask.is_open}
+    for answer in answers:
+        ask = open_ones.get(answer.id)
+        if ask is None:
+            check_settled(answer, answered_by(events(), answer.id), session_id)
         elif is_late(ask, now_ms()):
-            raise expired(answer.id, session.id)
-    for answer in read:
-        if (ask := asks.get(answer.id)) is not None and ask.is_open:
-            check_settled(answer, put_answer(documents, answer), session.id)
+            raise expired(answer.id, session_id)
+        elif answer.decision == "edit" and ask.kind != "permission":
+            raise UsageError(
+                f"question {answer.id} asks for no permission, so that there is no call to change",
+                remedy="Answer with Result(value).",
+                session_id=session_id,
+            )
+    counting = [put_answer(documents, answer) if answer.id in open_ones else answer for answer in answers]
+    for answer, counts in zip(answers, counting, strict=True):
+        check_settled(answer, counts, session_id)
+    return counting
 
 
 def check_settled(answer: Answer, counts: Answer | None, session_id: str) -> None:

@@ -8,7 +8,7 @@ import hashlib
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.agent import Wakes
+from holdfast.agent import HostedTurn, Wakes
 from holdfast.apps.http._call import Call, Refused
 from holdfast.errors import HoldfastError, Locked, UsageError
 from holdfast.library import Holdfast
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _OUTSIDE = "shared/outside"  # which space a token for somebody outside is of, by its digest
 _WAKER, _WAKER_MS = "shared/waker", 10_000
 _LOOK_S = 3.0
+_log = logging.getLogger("holdfast.http")
 
 
 def list_waiting(call: Call) -> OpenQuestions:
@@ -90,6 +91,7 @@ class Waker:
         self._service = service
         self._wakes = Wakes()
         self._task: asyncio.Task[None] | None = None
+        self._woken: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Begin to look, if there is an agent that could go on."""
@@ -100,28 +102,37 @@ class Waker:
         """Look no more."""
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait([self._task])
+            await asyncio.wait([self._task, *self._woken])
 
     async def _look_on(self) -> None:
         while True:
             try:
-                await self.look()
+                tokens = await self._service.threads.run(self._service.tokens.all)
+                for space in sorted({token.space for token in tokens if token.space}):
+                    await self._look(space)
             except (HoldfastError, Refused):
-                logging.getLogger("holdfast.http").warning("what is due could not be looked for", exc_info=True)
+                _log.warning("the spaces could not be looked at", exc_info=True)
             await asyncio.sleep(_LOOK_S)
 
-    async def look(self) -> None:
-        """Begin a turn on every session that is due."""
+    async def _look(self, space: str) -> None:
+        """Begin a turn on every session of a space that is due; what is wrong with one space stops no other."""
         service = self._service
-        tokens = await service.threads.run(service.tokens.all)
-        for space in sorted({token.space for token in tokens if token.space}):
+        try:
             async with service.spaces.use(space) as hf:
                 due = await service.threads.run(self._due, hf, space)
-            for id in due:
-                turn = service.turns.wake(space, id)
-                if turn is not None:
-                    await turn.wait()
-                    self._wakes.note((space, id), failed=turn.error is not None)
+        except (HoldfastError, Refused):
+            _log.warning("what is due in space %s could not be looked for", space, exc_info=True)
+            return
+        for id in due:
+            # Not waited for: a long turn keeps no other session waiting.
+            if (turn := service.turns.wake(space, id)) is not None:
+                task = asyncio.ensure_future(self._note((space, id), turn))
+                self._woken.add(task)
+                task.add_done_callback(self._woken.discard)
+
+    async def _note(self, key: tuple[str, str], turn: HostedTurn) -> None:
+        await turn.wait()
+        self._wakes.note(key, failed=turn.error is not None)
 
     def _due(self, hf: Holdfast, space: str) -> list[str]:
         # Another server is at it; what it leaves is found the next time.

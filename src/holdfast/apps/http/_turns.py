@@ -59,13 +59,15 @@ class RunningTurns:
             raise Refused(501, "no_model", "this server has no model", "Start it with --model.")
         if self._host.turn((space, id)) is not None:
             raise Refused(409, "busy", "a turn of this session is going on", "Follow it, or cancel it first.")
-        turns = self._host.turns
-        of_space = sum(turn.key[0] == space for turn in turns)
-        is_full = len(turns) >= self._turns_max or of_space >= _TURNS_OF_SPACE_MAX
-        # One space must not take all turns of a server that others pay for as well.
-        if is_full or not self._host.takes_turns:
+        if not self._takes_turn_of(space):
             raise Refused(503, "busy", "the server takes no more turns now", "Try again later.")
         return self._host.begin((space, id), lambda turn: self._answer(turn, wish, key, kit))
+
+    def _takes_turn_of(self, space: str) -> bool:
+        turns = self._host.turns
+        of_space = sum(turn.key[0] == space for turn in turns)
+        # One space must not take all turns of a server that others pay for as well.
+        return self._host.takes_turns and len(turns) < self._turns_max and of_space < _TURNS_OF_SPACE_MAX
 
     async def approve(self, space: str, id: str, call: str, *, approved: bool, scope: Scope, by: str) -> None:
         """Let a tool run, or not, durably. Raises Refused if none waits under that id."""
@@ -93,7 +95,7 @@ class RunningTurns:
         turn, kit = self._host.turn((space, id)), self._kit
         if turn is not None:
             turn.news.set()
-        elif kit is not None and self._host.takes_turns and len(self._host.turns) < self._turns_max:
+        elif kit is not None and self._takes_turn_of(space):
             return self._host.begin((space, id), lambda turn: self._answer(turn, None, None, kit))
         return None
 
