@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
-from holdfast.agent import Kit
+from holdfast.agent import AgentFile, Kit, RunLimits
 
 
-def make_kit(*steps):
+def make_kit(*steps, limits=None):
     """What agents on a scripted model are made of; without steps it says hi."""
-    return Kit(make_model=lambda: scripted(*(steps or ("hi",))), about="a script")
+    kit = Kit(make_model=lambda: scripted(*(steps or ("hi",))), about="a script")
+    if limits is not None:
+        file = AgentFile(name=kit.agent_id, path="a.md", instructions="", limits=RunLimits(**limits))
+        kit = replace(kit, agents={kit.agent_id: file})
+    return kit
 
 
 def scripted(*steps):

@@ -204,6 +204,7 @@ def test_run_uses_an_agent_by_its_name(project, tmp_path):
     assert done.returncode == 0, done.stderr
     assert '"model": "test"' in done.stdout
     assert "bad.md, line 1: it does not begin with a front matter" in done.stderr
+    assert '"status": "completed"' in done.stdout
     with holdfast.open(tmp_path / "store") as hf:
         [row] = hf.list()
         assert (row.agent_id, hf.state(row.session_id).instructions) == ("shouter", "You shout.")
@@ -227,6 +228,15 @@ def test_on_the_embedded_model_it_keeps_its_words_and_limits(project):
     kit = dataclasses.replace(Kit.configured(None, model="test", agent="shouter"), small_window=4096)
     habits = kit.habits(list, instructed=False)
     assert (habits["instructions"], habits["limits"].tokens, habits["tools"]) == ("You shout.", 9, [])
+
+
+def test_run_tells_that_a_limit_stopped_it(project, tmp_path):
+    """What has no answer has not succeeded."""
+    (project / "thrifty.md").write_text('---\nmodel: test\ntools: TodoWrite\nlimits: {"tokens": 1}\n---\n')
+    command = [str(Path(sys.executable).with_name("holdfast")), "--store", str(tmp_path / "store"), "run", "hello"]
+    done = subprocess.run([*command, "--agent", "thrifty"], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout.strip()) == (1, "")
+    assert "stopped at its limit of tokens" in done.stderr
 
 
 def test_a_store_is_not_disturbed_by_files_of_agents(project):

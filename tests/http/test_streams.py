@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from tests.scripts import make_kit
 
 from holdfast.apps.http import _turns
 
@@ -148,6 +149,14 @@ def test_a_turn_as_a_whole(client):
     assert answers[1]["reason"] == "recorded"
     users = client.get(f"/v1/sessions/{id}/events", params={"type": "user"}).json()["events"]
     assert len(users) == 1
+
+
+def test_a_turn_that_a_limit_stopped_says_so(serving, space):
+    """By its status, and the name of the limit."""
+    server = serving(kit=make_kit([("recall", {})], limits={"tokens": 1}))
+    with server.client(space) as client:
+        answer = client.post(f"/v1/sessions/{begin(client)}/turns", json={"prompt": "Hi"}).json()
+    assert (answer["status"], answer["reason"], answer["output"]) == ("stopped", "tokens", "")
 
 
 def test_nothing_to_go_on_with(client):

@@ -41,6 +41,12 @@ def test_each_query_is_recorded_with_an_estimate_of_its_tokens(hf, talk, kit_of)
         assert hf.info(last["session_id"]).total_tokens > 0
 
 
+def test_a_query_that_a_limit_stopped_says_so(talk, kit_of):
+    """By the name of the limit, beside an answer that has no words."""
+    *_, last = talk({"type": "query", "query": "hello"}, kit=kit_of([("recall", {})], limits={"tokens": 1}))
+    assert (last["type"], last["response"], last["limit"]) == ("query_result", "", "tokens")
+
+
 @pytest.mark.req("S2-10", "S2-42", "S2-51")
 def test_a_query_is_streamed_and_answered(hf, talk, kit_of):
     """The words come one by one, then whole; the session began with them, and is on record."""

@@ -356,6 +356,7 @@ def test_a_call_is_open_until_its_result_or_the_end_of_its_turn():
         (("resumed", {"reason": "answered"}), "resumed answered"),
         (("delegation_complete", {"child": "b", "result": "found"}), "b is done found"),
         (("turn_end", {"reason": "failed"}), "the turn ended: failed"),
+        (("turn_end", {"reason": "stopped", "limit": "cost"}), "the turn ended: stopped at its limit of cost"),
         (("forked", {"session": "trip", "seq": 4}), "forked from trip at event 4"),
         (("forked", {}), "forked from another session"),
         (("merged", {"session": "trip"}), "merged with trip"),

@@ -212,6 +212,13 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     limit: str | None = None
     """What stopped the run, if a limit did: "tokens", "cost" or "time"."""
 
+    @property
+    def pause(self) -> str:
+        """What keeps the run from its end, in words that follow a name; empty if nothing does."""
+        if self.limit is not None:
+            return f"stopped at its limit of {self.limit}"
+        return "waits for someone" if self.status == "waiting" else ""
+
 
 class RunStream:
     """A run whose answer is read as it comes: ``async for text in stream``, then ``.result``.

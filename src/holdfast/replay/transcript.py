@@ -432,7 +432,8 @@ class Transcript:
             is_told = event.run in self._failed and reason == "failed"
             self._failed.discard(event.run)
             if reason not in _QUIET_ENDS and not is_told:
-                self._note(event, data, f"the turn ended: {reason}")
+                limit = f" at its limit of {as_text(data['limit'])}" if data.get("limit") else ""
+                self._note(event, data, f"the turn ended: {reason}{limit}")
 
     def _on_delegation(self, event: Event, data: Data) -> None:
         self._tasks[_child(data)] = data.get("task")

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from holdfast.agent import AgentFile, RunLimits
 from holdfast.errors import ModelFailed, UsageError
 
 
@@ -239,6 +240,15 @@ async def test_a_run_that_never_ends_stops_with_its_reason(serve, tmp_path, monk
     editor = await serve([("recall", {})])
     answer = await editor.prompt(await editor.new(tmp_path), "loop")
     assert answer["stopReason"] == "max_turn_requests"
+
+
+@pytest.mark.parametrize(("limits", "told"), [({"tokens": 1}, "max_tokens"), ({"time_ms": 1}, "max_turn_requests")])
+async def test_a_run_that_a_limit_stopped_says_so(serve, tmp_path, limits, told):
+    """By the reason of the protocol that is nearest."""
+    file = AgentFile(name="agent", path="a.md", instructions="", limits=RunLimits(**limits))
+    editor = await serve([("recall", {})], agent_id="agent", agents={"agent": file})
+    answer = await editor.prompt(await editor.new(tmp_path), "loop")
+    assert answer["stopReason"] == told
 
 
 async def test_a_model_that_cannot_be_had_is_told_with_the_prompt(serve, hf, tmp_path):

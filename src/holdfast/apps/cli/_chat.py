@@ -141,12 +141,10 @@ class Chat:
         if self._view is not None:
             self._view.lines([""])
         try:
-            result = self.talker.answer(text, self._view)
+            self.talker.answer(text, self._view)
         except KeyboardInterrupt:
             self.app.err.line(Span("(stopped; what was said is kept)", "warning"))
             return
-        if result.suspended is not None:
-            self.app.err.line(Span("The agent waits for someone.", "warning"))
         if self.is_terminal and not self.draws:
             self.app.out.line()
 

@@ -95,12 +95,15 @@ class Talker:
         """Show the answer word by word. Ctrl-C ends it: KeyboardInterrupt, and all is recorded."""
         self._view = view
         try:
-            return self._turn(lambda _: self._stream(prompt))
+            result = self._turn(lambda _: self._stream(prompt))
         finally:
             self._view = None
             self.app.out.end_stream()
             if view is not None:
                 view.settle()
+        if result.pause:
+            self.app.err.line(Span(f"The agent {result.pause}.", "warning"))
+        return result
 
     def use_model(self, name: str) -> None:
         """Go on with another model, in the same session. Raises UsageError for one that cannot be had."""

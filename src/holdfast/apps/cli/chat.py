@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.agent import plain_text
 from holdfast.apps.cli._app import App
+from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._options import json_option, model_option, named_option, together, verb, wait_option
 from holdfast.apps.render.page import Span
 from holdfast.errors import UsageError
@@ -104,11 +105,12 @@ def chat_verb(app: App, /, **wishes: Any) -> int:
 @_talk_options
 @json_option
 @wait_option
-def run_verb(app: App, /, prompt: tuple[str, ...], **wishes: Any) -> None:
+def run_verb(app: App, /, prompt: tuple[str, ...], **wishes: Any) -> int:
     """Answer PROMPT and leave; `-` reads it from standard input.
 
     It goes on with the agent's current session, as `holdfast chat` does. The answer goes to
-    standard output, everything else to standard error.
+    standard output, everything else to standard error. One that was stopped by a limit failed: exit
+    code 1.
 
     Examples:
       holdfast run "My name is Alice"
@@ -125,12 +127,11 @@ def run_verb(app: App, /, prompt: tuple[str, ...], **wishes: Any) -> None:
             app.err.line(Span(talker.choice.explain(), "faint"))
         if app.err.is_terminal and not app.as_json:
             talker.tell_session()
-        if not app.as_json:
-            talker.answer(text)
-            return
-        result = talker.ask_quietly(text)
-        asked = {"agent": talker.agent_id, "model": talker.choice.name, "suspended": result.suspended is not None}
-        app.out.json(filled(RunAnswer, result, usage=msgspec.to_builtins(result.usage), **asked))
+        result = talker.ask_quietly(text) if app.as_json else talker.answer(text)
+        if app.as_json:
+            asked = {"agent": talker.agent_id, "model": talker.choice.name, "suspended": result.status == "waiting"}
+            app.out.json(filled(RunAnswer, result, usage=msgspec.to_builtins(result.usage), **asked))
+        return EXIT_FINE if result.limit is None else EXIT_FAILED
     finally:
         talker.close()
 

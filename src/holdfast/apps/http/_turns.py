@@ -223,6 +223,8 @@ def _answered(session: Session, result: RunResult) -> TurnAnswer:
     if result.waiting:
         open_ones = [msgspec.structs.replace(one, token=None) for one in result.waiting]
         answer = msgspec.structs.replace(answer, status="waiting", waiting=open_ones)
+    if result.limit is not None:
+        answer = msgspec.structs.replace(answer, status="stopped", reason=result.limit)
     if (waits := result.suspended) is None:
         return answer
     how = {"resume_token": waits.token, "resume_as": waits.resume_as, "reason": waits.reason}

@@ -232,10 +232,10 @@ class Current:
         async with self._host.ause(_HERE, self._open) as session:
             if self._demo:
                 response = await self._demonstrate(turn, session, text)
-            else:
-                agent = await asyncio.to_thread(self._make_agent, session)
-                response = (await turn.stream(agent.run_stream(text, session=session), session)).output
-            return answers.QueryAnswer(response=response, session_id=session.id)
+                return answers.QueryAnswer(response=response, session_id=session.id)
+            agent = await asyncio.to_thread(self._make_agent, session)
+            result = await turn.stream(agent.run_stream(text, session=session), session)
+            return answers.QueryAnswer(response=result.output, session_id=session.id, limit=result.limit)
 
     def _make_agent(self, session: Session) -> Agent:
         from holdfast.agent import builtin_tools

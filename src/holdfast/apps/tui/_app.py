@@ -428,8 +428,7 @@ class AppTalks:
         async for name, value in turn.listen():
             match name:
                 case "done":
-                    waits = value.suspended is not None
-                    self._tell(session_id, "ended", "waits for someone" if waits else "")
+                    self._tell(session_id, "ended", value.pause)
                 case "cancelled":
                     self._tell(session_id, "ended", "stopped; what was said is kept")
                 case _:

@@ -211,11 +211,13 @@ class ExportedText(Struct, frozen=True, kw_only=True):
     content: str
 
 
-class QueryAnswer(Struct, frozen=True, kw_only=True):
+class QueryAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The whole answer, after everything of it was streamed."""
 
     response: str
     session_id: str
+    limit: str | None = None
+    """The limit that stopped it, if one did: ``tokens``, ``cost`` or ``time``."""
 
 
 class StreamToken(OfSession, frozen=True, kw_only=True):

@@ -16,14 +16,15 @@ class OfSession(Struct, frozen=True, kw_only=True):
 
 
 class TurnAnswer(OfSession, frozen=True, kw_only=True, omit_defaults=True):
-    """How a turn ended: completed, waiting for answers, suspended (``resume_token`` goes on) or interrupted."""
+    """How it ended: completed, waiting for answers, suspended (``resume_token`` goes on), stopped, or interrupted."""
 
     output: str
-    status: Literal["completed", "waiting", "suspended", "interrupted"] = "completed"
+    status: Literal["completed", "waiting", "suspended", "stopped", "interrupted"] = "completed"
     usage: dict[str, Any] = {}
     resume_token: str | None = None
     resume_as: str | None = None
     reason: str | None = None
+    """What it waits for, why it was interrupted, or the limit that stopped it."""
     waiting: list[Waiting] = []
     """The questions that are open."""
 
@@ -96,6 +97,10 @@ class RunAnswer(Struct, frozen=True, kw_only=True):
     finish_reason: str | None
     suspended: bool
     """Whether it waits for somebody to decide."""
+    status: str
+    """``completed``, ``waiting``, or ``stopped`` by a limit."""
+    limit: str | None
+    """The limit that stopped it: ``tokens``, ``cost`` or ``time``."""
 
 
 class AcpAnswer(OfSession, frozen=True, kw_only=True):

@@ -433,4 +433,6 @@ def end_of(result: RunResult) -> dict[str, Any]:
     figures["totalTokens"] = usage.total_tokens
     cached = {"cachedReadTokens": usage.cache_read_tokens, "cachedWriteTokens": usage.cache_write_tokens}
     figures |= {name: count for name, count in cached.items() if count}
-    return {"stopReason": _STOPS.get(result.finish_reason or "", "end_turn"), "usage": figures}
+    # It knows a limit of tokens, and one of another kind.
+    limited = {None: "end_turn", "tokens": "max_tokens"}.get(result.limit, "max_turn_requests")
+    return {"stopReason": _STOPS.get(result.finish_reason or "", limited), "usage": figures}
