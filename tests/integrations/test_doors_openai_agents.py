@@ -96,6 +96,23 @@ def test_a_durable_tool_runs_again_after_the_model_was_told(processes, harbour, 
     assert harbour.booked == ["Marstal"] * 3
 
 
+@pytest.mark.parametrize("port", ['"\\ud83d"', "NaN"])
+def test_arguments_that_are_hardly_json_are_a_call_as_any_other(harbour, port):
+    """Models give halves of characters and numbers that are none: the tool is given them, once for each call."""
+
+    @function_tool
+    def book(port: str | float) -> str:
+        """Book a berth."""
+        return harbour.book("somewhere")
+
+    tool = durable(book, session=HoldfastSession("trip", harbour.store))
+    arguments = f'{{"port": {port}}}'
+    for id in ("call-1", "call-1", "call-2"):
+        context = ToolContext(None, tool_name="book", tool_call_id=id, tool_arguments=arguments)
+        assert asyncio.run(tool.on_invoke_tool(context, arguments)) == "berth in somewhere"
+    assert harbour.booked == ["somewhere"] * 2
+
+
 @pytest.mark.parametrize(
     ("unknown", "told", "booked"),
     [("rerun", "berth in Marstal", 2), (lambda step: f"found {step.arguments['port']}", "found Marstal", 1)],

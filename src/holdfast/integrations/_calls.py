@@ -9,6 +9,7 @@ once, and an identical call after that runs.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -109,9 +110,7 @@ class _Plan:
     def __init__(self, calls: DurableCalls, session: Session, place: AdapterSession, call: ToolCall) -> None:
         session.steps.begin()  # what others did since is known only to who holds the session
         self._calls, self._session, self._place, self._call = calls, session, place, call
-        self._blank = StepCall(
-            "-", _nothing, (), {}, call.tool, "rerun", None, encode_arguments(call.tool, {"args": call.args})
-        )
+        self._blank = StepCall("-", _nothing, (), {}, call.tool, "rerun", None, _encoded(call.tool, call.args))
         self._kind = f"call:{call.tool}:{self._blank.digest(session.live_state.first_log or '')}:"
         self._key = self._kind + call.id
         self._mine = calls._mine  # noqa: SLF001 - they are one thing
@@ -149,8 +148,7 @@ class _Plan:
         return found
 
     def _is_alike(self, name: str, data: dict[str, Any]) -> bool:
-        given = {"args": data.get("params") or {}}
-        return name == self._call.tool and encode_arguments(name, given) == self._blank.arguments
+        return name == self._call.tool and _encoded(name, data.get("params") or {}) == self._blank.arguments
 
     def step(self, act: Callable[[], Any]) -> StepCall:
         """The step that brings an outcome: that of the call, or of its twin."""
@@ -215,6 +213,14 @@ class _Plan:
         if "told" in stored:
             return form.tell(stored["told"], self._call)
         return form.decode(stored.get("value"), self._call)
+
+
+def _encoded(tool: str, args: Any) -> bytes:
+    """The arguments of a call; a model may also give halves of characters, and numbers that are none."""
+    try:
+        return encode_arguments(tool, {"args": args})
+    except UsageError:
+        return json.dumps(args, sort_keys=True, default=str).encode()
 
 
 def _nothing() -> None:
