@@ -58,9 +58,12 @@ async def test_the_highlight_is_on_the_session_that_is_shown(sit, hf, trip, mode
     async with sit(size=(140, 24)) as seat:
         await seat.press("n")
         await seat.until(lambda: seat.app.screen.sessions.is_elsewhere)
+        heading = seat.app.screen.query_one("#heading")
+        assert str(heading.content) == "New session"
         await seat.type("hello")
         await seat.press("enter")
         await seat.sees("Welcome.")
+        await seat.until(lambda: "hello" in str(heading.content))
         made = seat.app.tracking.session_id
         table = seat.app.screen.sessions
         await seat.until(lambda: not table.is_elsewhere and table.chosen.session_id == made)

@@ -464,8 +464,8 @@ class ConversationPane(Vertical):
         self.view.focus()
 
     def tell_heading(self, row: SessionMetadata | None) -> None:
-        """Say whose conversation it is; an id alone where no more is known of it."""
-        text = self.view.session_id or ""
+        """Say whose conversation it is; an id alone where no more is known of it, and whether it is yet to begin."""
+        text = self.view.session_id or ("New session" if self.is_line_open else "")
         if text and row is not None:
             parts = [row.title or "(no title)", text, ago(row.updated_at, now_ms()), state_of(row)]
             text = "  ·  ".join(part for part in parts if part)

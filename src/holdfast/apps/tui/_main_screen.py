@@ -428,6 +428,7 @@ class MainScreen(Screen[None]):
             else:
                 self.read(session_id)
         self._pane.open_line()
+        self._tell_heading()
         self.tell_status()
 
     @on(Input.Submitted, "#say")

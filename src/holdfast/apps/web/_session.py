@@ -301,10 +301,7 @@ class Family(NamedTuple):
     width: int
     height: int
     is_cut: bool
-
-    def name(self, id: str) -> str:
-        """How a member is called; one that is not shown by its id."""
-        return next((one.row.title or id for one in self.members if one.row.session_id == id), id)
+    short: dict[str, str]  # the id of each member, cut short: forks have titles that are alike
 
 
 def read_family(hf: Holdfast, id: str) -> Family:
@@ -334,7 +331,8 @@ def read_family(hf: Holdfast, id: str) -> Family:
             (x1, y1), (x2, y2) = places[other], places[child]
             edges.append(f"M{x1} {y1}C{x1 + _COLUMN} {y1} {x2 + _COLUMN} {y2} {x2} {y2}")
     width = max(member.x for member in members) + _LEFT
-    return Family(members, edges, width, len(members) * _ROW, is_cut)
+    shown = {id for one in members for id in (one.row.session_id, one.row.parent, one.merged and one.merged.session_id)}
+    return Family(members, edges, width, len(members) * _ROW, is_cut, hf.short_ids(filter(None, shown)))
 
 
 def _known(hf: Holdfast, id: str) -> SessionMetadata:
