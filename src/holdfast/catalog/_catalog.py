@@ -127,8 +127,8 @@ class Catalog:
     def short_ids(self, ids: Iterable[str]) -> dict[str, str]:
         """Return as much of each id as tells it from those of all sessions."""
         wanted = dict.fromkeys(ids)
-        near = {id[:SHORT_CHARS]: self.ids(id[:SHORT_CHARS]) for id in wanted}
-        return {id: short_id(id, near[id[:SHORT_CHARS]]) for id in wanted}
+        near = {id[:SHORT_CHARS]: self.ids(id[:SHORT_CHARS]) for id in wanted if short_id(id, ()) != id}
+        return {id: short_id(id, near.get(id[:SHORT_CHARS], ())) for id in wanted}
 
     def created_at(self, time: int) -> list[str]:
         """The ids of sessions that began in this millisecond; a hundred at most."""

@@ -22,6 +22,8 @@ class PairedEntry(NamedTuple):
 
     entry: Entry
     result: Entry | None = None
+    is_open: bool = False
+    """Whether it is a call that had no result when the events ended."""
 
     @property
     def took_ms(self) -> int:
@@ -57,7 +59,7 @@ def paired(entries: Iterable[Entry]) -> Iterator[PairedEntry]:
                 waiting[key] = held[-1]
         while held and not is_open(held[0]):
             yield PairedEntry(*held.popleft())
-    yield from (PairedEntry(*step) for step in held)
+    yield from (PairedEntry(step[0], is_open=True) if is_open(step) else PairedEntry(*step) for step in held)
 
 
 def edit_of(entry: Entry) -> tuple[str, list[str]] | None:

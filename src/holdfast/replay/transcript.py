@@ -383,6 +383,9 @@ class Transcript:
         # A second result still names its tool.
         name = self._tools.get(own, "") if call is None else call.tool
         kind = "failure" if answer.get("is_error") else "result"
+        # As sessions record what a tool raised.
+        if kind == "failure" and isinstance(result, dict) and result.keys() == {"error", "message", "cancelled"}:
+            result = result["message"]
         self._add(event, data, kind, pieces=as_pieces(result), name=name, id=own or None)
 
     # -- calls that did not run

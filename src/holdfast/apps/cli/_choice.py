@@ -7,12 +7,15 @@ from collections.abc import Iterable
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.render.failures import import_command, strangers_hint
+from holdfast.catalog import short_id
 from holdfast.errors import InvalidId, NotFound, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import check_id, fold_id, is_id
 
 NEWEST = "-"
+_CUT = "…"  # where a list had no room for the middle of an id
 _SHOWN_MAX = 5
+_MORE = "Use a longer prefix; `holdfast list` shows the ids."
 _LOOKED_AT_MAX = 1_000
 
 
@@ -31,6 +34,8 @@ def choose(library: Holdfast, given: str) -> str:
     if is_id(given) and library.exists(given):
         return given
     missing = f"no session {given}"
+    if _CUT in given:
+        return _pick_cut(library, given)
     begin = library.session_ids(given) if given and given.isascii() else []
     try:
         return pick(given, begin or session_ids(library), missing)
@@ -87,9 +92,21 @@ def pick(given: str, ids: list[str], missing: str) -> str:
     if len(exact or matches) == 1:
         return (exact or matches)[0]
     if matches:
-        raise UsageError(_several(given, matches), remedy="Give more of the id.")
+        raise UsageError(_several(given, matches), remedy=_MORE)
     check_id(given)
     raise NotFound(f"there is {missing}{suggestion(given, ids)}", session_id=given)
+
+
+def _pick_cut(library: Holdfast, given: str) -> str:
+    """The session that a narrow list shows like this: its short id without what is in the middle."""
+    begin, _, end = fold_id(given).partition(_CUT)
+    short = library.short_ids(id for id in library.session_ids(begin) if end in fold_id(id))
+    ids = [id for id, shown in short.items() if fold_id(shown).endswith(end)] or list(short)
+    if len(ids) > 1:
+        raise UsageError(_several(given, ids), remedy=_MORE)
+    if not ids:
+        raise NotFound(f"there is no session {given}", session_id=given)
+    return ids[0]
 
 
 def tell_none(app: App, tags: Iterable[str], what: str = "No session") -> None:
@@ -101,7 +118,7 @@ def tell_none(app: App, tags: Iterable[str], what: str = "No session") -> None:
 
 
 def _several(given: str, matches: list[str]) -> str:
-    shown = "\n".join(sorted(matches)[:_SHOWN_MAX])
+    shown = "\n".join(short_id(id, matches) for id in sorted(matches)[:_SHOWN_MAX])
     more = len(matches) - _SHOWN_MAX
     rest = f"\nand {more:,} more" if more > 0 else ""
-    return f"{len(matches):,} sessions begin with {given}:\n{shown}{rest}"
+    return f"{given} is ambiguous: it matches {len(matches):,} sessions:\n{shown}{rest}"

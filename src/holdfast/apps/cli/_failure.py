@@ -42,7 +42,7 @@ def explain(error: BaseException, *, waits: bool = False, verb: str = "") -> Fai
     if isinstance(error, click.exceptions.Exit):
         return Failure("", "", error.exit_code)
     if isinstance(error, click.ClickException):
-        return _explain_click(error)
+        return _explain_click(error, verb)
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return Failure("stopped", "", EXIT_INTERRUPTED, "stopped")
     if isinstance(error, SystemExit):
@@ -62,10 +62,10 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _explain_click(error: click.ClickException) -> Failure:
+def _explain_click(error: click.ClickException, verb: str) -> Failure:
     message = error.format_message().rstrip(".")
     context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "holdfast"
+    path = context.command_path if context is not None else " ".join(filter(None, ("holdfast", verb)))
     if isinstance(error, click.exceptions.NoArgsIsHelpError):  # its message is the whole page
         parts = error.ctx.command.list_commands(error.ctx)  # type: ignore[attr-defined]  # a group
         message = f"{path} needs one of: {', '.join(parts)}"

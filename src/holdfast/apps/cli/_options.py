@@ -52,6 +52,13 @@ class AtLeast(click.IntRange):
     def __init__(self, least: int) -> None:
         super().__init__(min=least)
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        number: int = click.INT.convert(value, param, ctx)
+        if self.min is not None and number < self.min:
+            self.fail(f"{number} is less than {self.min:.0f}", param, ctx)
+        return number
+
     def _describe_range(self) -> str:
         return ""
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.model import SessionMetadata
 
 COLUMNS = (
-    Column("ID"),
+    Column("ID", middle=True, least=20),
     Column("UPDATED", spared=True),
     Column("TITLE", flexible=True, least=20),
     Column("MSGS", right=True, spared=True),

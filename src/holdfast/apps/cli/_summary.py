@@ -66,12 +66,17 @@ def print_conversation(
     turn: int | None = None,
     tools: bool = False,
     errors: bool = False,
+    is_over: bool = True,
 ) -> None:
-    """Everything that was said and done in the order of the log, or only the last steps, or those that are wanted."""
+    """Everything that was said and done in the order of the log, or only the last steps, or those that are wanted.
+
+    ``is_over``: nobody works on it any more, so a call without a result will get none.
+    """
     day, is_narrowed = "", turn is not None or tools or errors
     steps = _of_turn(paired(read_transcript(events, first, lost_from)), turn)
     wanted = (step for step in steps if not tools or step.entry.kind in _TOOL_KINDS)
-    for step in last_of((step for step in wanted if not errors or step.went_wrong), last):
+    shown = (step for step in wanted if not errors or step.went_wrong or (is_over and step.is_open))
+    for step in last_of(shown, last):
         entry = step.entry
         # The user's own day, so that a talk over midnight reads as it was lived.
         today = day_time(entry.timestamp)[:10]
@@ -81,9 +86,11 @@ def print_conversation(
             app.out.line(Span(today or "(no time)", "faint"))
         _print_entry(app, entry, full=full)
         _print_result(app, step, full=full)
+        if is_over and step.is_open:
+            app.out.line(Span(f"✗ {heading(entry)}", "bad"), Span("  no result was recorded", "faint"))
     if not day:
         app.out.line()
-        app.out.line(Span("  There is nothing of that kind." if is_narrowed else "  Nothing was said yet.", "faint"))
+        app.out.line(Span("  No matching entries." if is_narrowed else "  Nothing was said yet.", "faint"))
 
 
 def _of_turn(steps: Iterable[PairedEntry], turn: int | None) -> Iterator[PairedEntry]:

@@ -39,8 +39,7 @@ def _tell_made(app: App, made: str, how: str, parent: str) -> None:
     if app.as_json:
         app.out.json(answers.SessionForked(session_id=made, parent=parent, at=seq))
     else:
-        short = app.library.short_ids([parent, made])
-        app.out.line(f"{how} ", Span(short[parent], "name"), f" after event {seq}: ", Span(short[made], "name"))
+        app.out.line(f"{how} ", app.name(parent), f" after event {seq}: ", app.name(made, is_new=True))
 
 
 @verb("fork")
@@ -105,7 +104,7 @@ def compare_verb(app: App, /, *, a: str, b: str, full: bool) -> None:
     if app.as_json:
         app.out.json(found)
     else:
-        print_comparison(app.out, found, full=full)
+        print_comparison(app.out, found, full=full, name=app.short)
 
 
 class _Turns(click.ParamType[list[int] | str]):
@@ -155,11 +154,9 @@ def merge_verb(app: App, /, *, a: str, b: str, policy: str, yes: bool, **wishes:
     if app.as_json:
         app.out.json(answers.SessionMerged(session_id=made, report=report))
         return EXIT_FINE
-    short = app.library.short_ids([ours, theirs, made])
-    names = [Span(short[id], "name") for id in (ours, theirs, made)]
-    app.out.line("merged ", names[0], " and ", names[1], " into ", names[2])
+    app.out.line("merged ", app.name(ours), " and ", app.name(theirs), " into ", app.name(made, is_new=True))
     many = counted(report.merged_turns, "turn")
-    app.out.line(f"  {many} of {report.session}{' in a summary' if report.turns == 'summary' else ''}")
+    app.out.line(f"  {many} of {app.short(report.session)}{' in a summary' if report.turns == 'summary' else ''}")
     for name in report.taken:
         app.out.line("  taken over: ", name)
     for clash in report.conflicts:
@@ -169,10 +166,9 @@ def merge_verb(app: App, /, *, a: str, b: str, policy: str, yes: bool, **wishes:
 
 def _may_merge(app: App, ours: str, theirs: str) -> bool:
     """Ask whether two sessions that never were one are to be merged."""
-    short = app.library.short_ids([ours, theirs])
-    told = f"{short[ours]} and {short[theirs]} have no event in common"
+    told = f"{app.short(ours)} and {app.short(theirs)} have no events in common"
     if not app.can_ask:
-        raise UsageError(told, remedy="Say --yes to put all turns of the second behind those of the first.")
+        raise UsageError(told, remedy="Pass --yes to append all turns of the second to those of the first.")
     return click.confirm(f"{told}. Merge them all the same?", err=True)
 
 

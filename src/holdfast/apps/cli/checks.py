@@ -122,11 +122,11 @@ def _tell(app: App, reports: list[Report], whole: int | None) -> None:
     """Say what was found in full; if all were looked at, also how many more are whole."""
     for report in reports:
         mark = Span("ok       ", "good") if report.ok else Span("damaged  ", "bad")
-        app.out.line(mark, Span(report.session_id, "name"))
+        app.out.line(mark, app.name(report.session_id))
         for sentence in report.explain():
             app.out.text(sentence)
         if report.gaps:
-            app.out.text(f"Mend it with: holdfast repair {report.session_id}", style="strong")
+            app.out.text(f"Mend it with: holdfast repair {app.short(report.session_id)}", style="strong")
     if whole is not None:
         summary = f"{counted(whole, 'session')} whole, {len(reports):,} damaged"
         app.out.line(Span(summary, "bad" if reports else "good"))
@@ -165,10 +165,10 @@ def repair_verb(app: App, id: str | None, *, agent: str | None) -> None:
         app.out.json(answers.RepairedSession(session_id=session_id, gaps=gaps, quarantine=kept))
         return
     if kept is None:
-        app.out.line("There is nothing to repair: ", Span(session_id, "name"), " is whole.")
+        app.out.line("There is nothing to repair: ", app.name(session_id), " is whole.")
         return
     lost = sum(gap.last_seq - gap.first_seq + 1 for gap in gaps)
-    app.out.line(Span("repaired ", "good"), Span(session_id, "name"), f": {counted(lost, 'event')} lost")
+    app.out.line(Span("repaired ", "good"), app.name(session_id), f": {counted(lost, 'event')} lost")
     for gap in gaps:
         app.out.text(_explain(gap))
     app.out.line(f"  The old bytes are kept in {kept}")

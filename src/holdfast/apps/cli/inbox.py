@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import json_option, option, refuse, verb
 from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.apps.render.questions import as_editable, as_sentence, person, read_edited
@@ -27,14 +28,14 @@ def waiting_verb(app: App, agent: str | None, session: str | None) -> None:
       holdfast waiting
       holdfast waiting --agent buyer --json
     """
-    found = app.library.waiting(agent, session)
+    found = app.library.waiting(agent, None if session is None else choose(app.library, session))
     if app.as_json:
         from holdfast.library.answers.sessions import OpenQuestions
 
         app.out.json(OpenQuestions(waiting=found))
     elif found:
         rows: list[list[Piece]] = [
-            [Span(one.id, "name"), one.session_id, one.agent or "", as_sentence(one)] for one in found
+            [Span(one.id, "name"), app.short(one.session_id), one.agent or "", as_sentence(one)] for one in found
         ]  # fmt: skip
         app.out.table(_COLUMNS, rows)
     else:

@@ -41,13 +41,13 @@ def _tell(app: App, done: Resealed, word: str) -> int:
         app.out.json(done)
         return code
     for key in done.changed:
-        app.out.line(f"{word} ", Span(key.removeprefix("sessions/"), "name"))
+        app.out.line(f"{word} ", app.name(key))
     for key, why in done.failed.items():
-        app.err.line(Span("failed ", "bad"), Span(key.removeprefix("sessions/"), "name"), f"  {why}")
+        app.err.line(Span("failed ", "bad"), app.name(key), f"  {why}")
     if not done.changed and not done.failed:
         app.out.line("nothing to do")
     if done.relatives:
-        names = ", ".join(key.removeprefix("sessions/") for key in done.relatives)
+        names = ", ".join(app.name(key).text for key in done.relatives)
         app.err.line(
             f"{counted(len(done.relatives), 'fork')} with the same events"
             f" {'was' if len(done.relatives) == 1 else 'were'} left as before: {names}"
@@ -118,7 +118,7 @@ def _check(app: App) -> int:
         app.out.json(KeyCheck(ok=not closed, closed=closed))
     else:
         for key, why in closed.items():
-            app.out.line(Span("closed ", "bad"), Span(key, "name"), f"  {why}")
+            app.out.line(Span("closed ", "bad"), app.name(key), f"  {why}")
         if not closed:
             app.out.line("everything that is sealed opens")
     return EXIT_DAMAGED if closed else EXIT_FINE

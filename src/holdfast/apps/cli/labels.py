@@ -44,7 +44,7 @@ def title_verb(app: App, id: str, *, text: str | None) -> None:
     elif text is None:
         app.out.line(title or "")
     else:
-        app.out.line("titled ", Span(session_id, "name"), f"  {title or '(no title)'}")
+        app.out.line("titled ", app.name(session_id), f"  {title or '(no title)'}")
 
 
 @verb("tag")
@@ -101,7 +101,7 @@ def _show(app: App, session_id: str, tags: list[str]) -> None:
     for tag in automatic:
         app.out.line(tag, Span("  (automatic)", "faint"))
     if not tags and not automatic:
-        app.err.line(f"{session_id} has no tags.")
+        app.err.line(f"{app.short(session_id)} has no tags.")
 
 
 def _explain(app: App, session_id: str) -> None:
@@ -112,7 +112,7 @@ def _explain(app: App, session_id: str) -> None:
         rows: list[list[Piece]] = [[Span(one.tag, "name"), f"{one.score:.1f}", one.why] for one in found]
         app.out.table(_WHY, rows)
     else:
-        app.err.line(f"Nothing in {session_id} speaks for any topic.")
+        app.err.line(f"Nothing in {app.short(session_id)} speaks for any topic.")
 
 
 def _suggest(app: App, session_id: str, model: str | None, *, apply: bool) -> None:
@@ -157,7 +157,7 @@ def pin_verb(app: App, /, *, id: str, off: bool, hold: str | None, release: bool
     else:
         (policies.release if release else policies.unpin if off else policies.pin)(session_id)
     done = "held" if hold is not None else "released" if release else "unpinned" if off else "pinned"
-    app.out.line(f"{done} ", Span(session_id, "name"))
+    app.out.line(f"{done} ", app.name(session_id))
 
 
 # A title and tags that a model writes: one request with the beginning of the conversation.

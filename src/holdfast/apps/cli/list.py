@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -12,7 +12,7 @@ import msgspec
 from click.core import ParameterSource
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choice import tell_none
+from holdfast.apps.cli._choice import choose, tell_none
 from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.cli._options import filter_options, json_option, limit_option, named_option, option, refuse, verb
 from holdfast.apps.cli._quick_list import COLUMNS, LIMIT, older, session_cells
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 _ORDERS = ("updated", "created", "title", "messages", "tokens", "cost", "size")
 _WITH_TRASH = {"trash", "limit", "everything", "json", "store"}
 _TITLE = Column("TITLE", flexible=True, least=30)
-_SHOWN = {column.name.lower(): Column(column.name, right=column.right, flexible=column.flexible) for column in COLUMNS}
+# Columns that were asked for are all shown.
+_SHOWN = {
+    one.name.lower(): Column(one.name, right=one.right, flexible=one.flexible, middle=one.middle, least=one.least)
+    for one in COLUMNS
+}
 _SHOWN |= {name: Column(name.upper().replace("_", " "), flexible=True) for name in ("agent", "model", "cwd", "parent")}
 _SHOWN |= {"session_id": Column("SESSION ID"), "created": Column("CREATED"), "size": Column("SIZE", right=True)}
 _COLUMNS = (Column("ID"), Column("DELETED"), _TITLE, Column("SIZE", right=True, spared=True))
@@ -116,6 +120,8 @@ def list_verb(
     if failed and narrowed["status"] not in (None, "failed"):
         refuse("choose one of --failed and --status")
     narrowed["status"] = "failed" if failed else narrowed["status"]
+    if narrowed["parent"] is not None:
+        narrowed["parent"] = choose(app.library, narrowed["parent"])
     narrowed["text"] = " ".join(narrowed.pop("words")) or None
 
     def ask() -> Page:
@@ -148,9 +154,9 @@ def _columns(names: str | None) -> tuple[str, ...]:
 def _print(app: App, rows: Sequence[SessionMetadata], *, tree: bool, columns: Sequence[str] = ()) -> None:
     now = now_ms()
     marked = forest(rows) if tree else (("", row) for row in rows)
-    short = app.library.short_ids(row.session_id for row in rows)
+    short = app.library.short_ids(id for row in rows for id in (row.session_id, row.parent) if id)
     shown = [(mark, _merged(app, row) if tree else row) for mark, row in marked]
-    cells = [_cells(row, now, short[row.session_id], mark, columns) for mark, row in shown]
+    cells = [_cells(row, now, short, mark, columns) for mark, row in shown]
     app.out.table([_SHOWN[name] for name in columns] if columns else COLUMNS, cells)
 
 
@@ -161,12 +167,11 @@ def _merged(app: App, row: SessionMetadata) -> SessionMetadata:
     other = origin(app.library, row).merged
     if other is None:
         return row
-    short = app.library.short_ids([other])[other] if app.library.exists(other) else other
-    return msgspec.structs.replace(row, title=f"{row.title or row.session_id} (merged with {short})")
+    return msgspec.structs.replace(row, title=f"{row.title or row.session_id} (merged with {app.short(other)})")
 
 
-def _cells(row: SessionMetadata, now: int, id: str, mark: str, columns: Sequence[str]) -> list[Piece]:
-    cells = session_cells(row, now, id, mark)
+def _cells(row: SessionMetadata, now: int, short: Mapping[str, str], mark: str, columns: Sequence[str]) -> list[Piece]:
+    cells = session_cells(row, now, short[row.session_id], mark)
     if not columns:
         return cells
     known = dict(zip((column.name.lower() for column in COLUMNS), cells, strict=True))
@@ -176,7 +181,7 @@ def _cells(row: SessionMetadata, now: int, id: str, mark: str, columns: Sequence
         "agent": row.agent_id or "",
         "model": row.model or "",
         "cwd": row.cwd or "",
-        "parent": row.parent or "",
+        "parent": short[row.parent] if row.parent else "",
         "size": size(row.size_bytes),
     }
     return [known[name] for name in columns]
@@ -218,7 +223,7 @@ def list_trash(app: App, limit: int | None) -> None:
     rows: list[list[Piece]] = []
     for one in shown:
         when = Span(ago(one.deleted_at or 0, now), "faint")
-        rows.append([Span(one.session_id, "name"), when, one.title or "", size(one.size_bytes)])
+        rows.append([app.name(one.session_id), when, one.title or "", size(one.size_bytes)])
     app.out.table(_COLUMNS, rows)
     if app.out.is_terminal:
         if len(shown) < len(found):
@@ -280,4 +285,4 @@ def _tell(app: App, change: Change) -> None:
         return
     state = row.status if row.state == "ok" else row.state
     about = f"  {row.message_count} msgs  {state}  {row.title or ''}"
-    app.out.line(Span(f"{kind:8}", _STYLES[kind]), Span(row.session_id, "name"), about)
+    app.out.line(Span(f"{kind:8}", _STYLES[kind]), app.name(row.session_id), about)

@@ -62,7 +62,7 @@ def redact_verb(app: App, id: str, *, texts: tuple[str, ...], alone: bool, dry_r
 
 def _show(app: App, report: RedactionReport, *, done: bool = False) -> None:
     total = sum(report.found.values())
-    name = Span(report.session_id, "name")
+    name = app.name(report.session_id)
     if not total:
         app.out.line("There is nothing to replace: ", name, " holds no secret that is known.")
     else:

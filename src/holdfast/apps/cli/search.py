@@ -12,7 +12,7 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose, tell_none
 from holdfast.apps.cli._options import filter_options, json_option, limit_option, named_option, option, verb
 from holdfast.apps.render.page import Piece, Span
-from holdfast.apps.render.search import gather, parents_in
+from holdfast.apps.render.search import FoundSession, gather, parents_in
 from holdfast.apps.render.words import ago
 from holdfast.catalog import ROLES, Hit
 from holdfast.session import now_ms
@@ -62,19 +62,21 @@ def search_verb(app: App, /, *, query: tuple[str, ...], inside: str | None, limi
     if not hits:
         tell_none(app, narrowed["tags"], "Nothing")
         return
-    _print(app, hits)
-    best = hits[0]
+    found = gather(hits, parents_in(app.library))
+    _print(app, found)
+    first = found[0]
     app.err.line()
-    app.err.line(Span(f"To look around a hit: holdfast show {app.short(best.session_id)} --at {best.seq}", "faint"))
+    example = f"holdfast show {app.short(first.session_id)} --at {first.hits[0].seq}"
+    app.err.line(Span(f"To read around a match: {example}", "faint"))
     if len(hits) == limit:
         app.err.line(Span("There may be more; all with --limit 0.", "faint"))
 
 
-def _print(app: App, hits: Sequence[Hit]) -> None:
+def _print(app: App, found: Sequence[FoundSession]) -> None:
     """The hits by session, the one with the best first; what forks share is shown once, and they are named."""
     now = now_ms()
-    short = app.library.short_ids(hit.session_id for hit in hits)
-    for number, group in enumerate(gather(hits, parents_in(app.library))):
+    short = app.library.short_ids(id for group in found for id in (group.session_id, *group.also_in))
+    for number, group in enumerate(found):
         if number:
             app.out.line()
         title: list[Piece] = [Span(group.title, "strong"), "  "] if group.title else []

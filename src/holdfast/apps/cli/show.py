@@ -75,6 +75,7 @@ _COLUMNS = (
     Column("DATA", flexible=True),
 )
 _DATA_CHARS = 200
+_AT_WORK = ("running", "waiting", "suspended")  # statuses in which a call may still get its result
 _CONVERSATION = frozenset(
     "user assistant system thinking tool_call tool_result delta retracted compaction interrupted".split()  # noqa: SIM905 - easier to read and to change
 )
@@ -141,7 +142,8 @@ def show_verb(app: App, id: str, at: int | None, last: int | None, *, full: bool
         shown = _events(app, session_id, None)
         # In full also what is kept apart from the log.
         shown = _resolved(app, session_id, shown) if full else shown
-        print_conversation(app, shown, full=full, last=last, lost_from=lost_from(app.library, session_id), **part)
+        part |= {"lost_from": lost_from(app.library, session_id), "is_over": row.status not in _AT_WORK}
+        print_conversation(app, shown, full=full, last=last, **part)
     return _judge(app, row)
 
 
@@ -163,7 +165,7 @@ def _check_reached(app: App, session_id: str, at: int | None) -> None:
     """Refuse what cannot be read, and a point that is not in the log."""
     newest = app.library.state(session_id).seq
     if at is not None and at > newest:
-        told = f"there is no event {at} in {session_id}; the last is {newest}"
+        told = f"there is no event {at} in {app.short(session_id)}; the last is {newest}"
         raise NotFound(told, remedy="Choose an earlier one.", session_id=session_id, seq=at)
 
 
@@ -179,7 +181,7 @@ def _row_at(app: App, row: SessionMetadata, at: int) -> SessionMetadata:
 def _judge(app: App, row: SessionMetadata) -> int:
     if row.state != "damaged":
         return EXIT_FINE
-    id = row.session_id
+    id = app.short(row.session_id)
     app.warn(f"{id} is damaged; everything that is whole was shown", f"See `holdfast verify {id}`.")
     return EXIT_DAMAGED
 
@@ -323,7 +325,7 @@ def snapshots_verb(app: App, id: str) -> None:
         app.out.json(answers.SessionSnapshots(session_id=session_id, snapshots=found))
         return
     if not found:
-        app.err.line(f"{session_id} has no snapshots; it is read from its first event.")
+        app.err.line(f"{app.short(session_id)} has no snapshots; it is read from its first event.")
         return
     now, rows = now_ms(), list[list[Piece]]()
     for one in found:

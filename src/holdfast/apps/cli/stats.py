@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 from collections.abc import Sequence
@@ -16,12 +15,10 @@ from holdfast.apps.cli._choice import choose, tell_none
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._options import filter_options, json_option, named_option, option, refuse, verb
 from holdfast.apps.render.failures import strangers_hint
-from holdfast.catalog import Period, SessionFigures, Share, ToolFigures, TopicCount
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.library import By
-from holdfast.library.answers.store import MetricList, MetricRow, MetricValue
 
 if TYPE_CHECKING:
+    from holdfast.library import By
     from holdfast.observe import Figures
 
 _PIPE_COLUMNS = 80
@@ -70,11 +67,13 @@ def stats_verb(app: App, /, *, by: By, id: str | None, tz: str | None, table: st
     elif table in ("hours", "weekdays"):
         _print(app, [table[:-1], "messages"], list(enumerate(getattr(found, table))))
     elif table is not None:
-        _print_rows(app, _SHAPES[table], getattr(found, table))
+        from holdfast import catalog
+
+        _print_rows(app, getattr(catalog, _SHAPES[table]), getattr(found, table))
     elif found.sessions:
         from holdfast.apps.render.stats import print_stats
 
-        print_stats(app.out, found, _width(app))
+        print_stats(app.out, found, _width(app), app.short)
     elif any(narrowed.values()):
         tell_none(app, narrowed["tags"])
     elif (hint := strangers_hint(app.library))[0]:
@@ -109,9 +108,9 @@ def _width(app: App) -> int:
 
 
 # Statistics as CSV: one table at a time.
-_SHAPES: dict[str, type[msgspec.Struct]] = {"periods": Period, "tools": ToolFigures, "topics": TopicCount}
-_SHAPES |= dict.fromkeys(("models", "agents", "tags"), Share)
-_SHAPES |= dict.fromkeys(("longest", "most_expensive"), SessionFigures)
+_SHAPES = {"periods": "Period", "tools": "ToolFigures", "topics": "TopicCount"}
+_SHAPES |= dict.fromkeys(("models", "agents", "tags"), "Share")
+_SHAPES |= dict.fromkeys(("longest", "most_expensive"), "SessionFigures")
 # A spreadsheet takes a text that begins like this for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -124,6 +123,8 @@ def _print_rows(app: App, shape: type[msgspec.Struct], rows: Sequence[msgspec.St
 
 
 def _print(app: App, heading: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    import csv
+
     for row in (heading, *rows):
         line = io.StringIO()
         csv.writer(line, lineterminator="").writerow(map(_safe, row))
@@ -165,6 +166,8 @@ def metrics_verb(app: App, /, *, textfile: str | None, dashboard: bool) -> int:
         return EXIT_FINE
     figures = _look(app)
     if app.as_json:
+        from holdfast.library.answers.store import MetricList, MetricRow, MetricValue
+
         rows = []
         for metric, found in figures.states():
             values = [

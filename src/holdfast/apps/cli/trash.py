@@ -60,7 +60,7 @@ def delete_verb(app: App, ids: tuple[str, ...], *, yes: bool) -> int:
         return EXIT_FAILED
     for session_id in chosen:
         app.library.delete(session_id)
-        app.out.line("deleted ", Span(session_id, "name"))
+        app.out.line("deleted ", app.name(session_id))
     return EXIT_FINE
 
 
@@ -69,7 +69,7 @@ def _may_delete(app: App, ids: list[str]) -> bool:
     for session_id in ids:
         row = app.library.info(session_id)
         about = f"  {counted(row.message_count, 'message')}, {ago(row.updated_at, now)}"
-        app.err.line(Span(session_id, "name"), f"  {row.title or '(no title)'}", Span(about, "faint"))
+        app.err.line(app.name(session_id), f"  {row.title or '(no title)'}", Span(about, "faint"))
     what = "it" if len(ids) == 1 else f"these {len(ids)} sessions"
     return click.confirm(f"Put {what} into the trash?", err=True)
 
@@ -88,7 +88,7 @@ def undelete_verb(app: App, ids: tuple[str, ...]) -> None:
     """
     for session_id in [choose_deleted(app.library, id) for id in ids]:
         app.library.undelete(session_id)
-        app.out.line("brought back ", Span(session_id, "name"))
+        app.out.line("brought back ", app.name(session_id))
 
 
 @verb("erase")
@@ -118,7 +118,7 @@ def erase_verb(app: App, id: str, *, keep_forks: bool, yes: bool) -> int:
         app.out.json(done)
         return EXIT_FINE
     for key in done.erased:
-        app.out.line("erased ", Span(key.removeprefix("sessions/"), "name"))
+        app.out.line("erased ", app.name(key))
     for text in done.unreached:
         app.err.line(text)
     return EXIT_FINE
@@ -139,8 +139,8 @@ def _may_erase(app: App, session_id: str, forks: list[str]) -> bool:
     if not app.can_ask:
         raise UsageError("erasing is final", remedy="Say --yes to go on without being asked.")
     for key in forks:
-        app.err.line("with ", Span(key.removeprefix("sessions/"), "name"))
-    what = f"{session_id} and {counted(len(forks), 'fork')}" if forks else session_id
+        app.err.line("with ", app.name(key))
+    what = app.short(session_id) + (f" and {counted(len(forks), 'fork')}" if forks else "")
     return click.confirm(f"Destroy {what} for good?", err=True)
 
 
@@ -164,7 +164,7 @@ def archive_verb(app: App, ids: tuple[str, ...], *, restore: bool) -> None:
         act(session_id)
         log = size(app.library.info(session_id).size_bytes)
         done = "restored " if restore else "archived "
-        app.out.line(done, Span(session_id, "name"), Span(f"  a log of {log}", "faint"))
+        app.out.line(done, app.name(session_id), Span(f"  a log of {log}", "faint"))
 
 
 @verb("prune")
@@ -236,21 +236,21 @@ def _may_prune(planned: Pruned) -> bool:
 def _tell(app: App, done: Pruned) -> None:
     now = now_ms()
     if done.decisions:
-        app.out.table(_COLUMNS, [_cells(one, now) for one in done.decisions[:_SHOWN_MAX]])
+        app.out.table(_COLUMNS, [_cells(app, one, now) for one in done.decisions[:_SHOWN_MAX]])
     if len(done.decisions) > _SHOWN_MAX:
         more = len(done.decisions) - _SHOWN_MAX
         app.err.line(Span(f"and {counted(more, 'more session')}; all with --json", "faint"))
     for kept in done.spared:
-        app.out.line(Span("kept     ", "faint"), Span(kept.session_id, "name"), f"  {kept.why}")
+        app.out.line(Span("kept     ", "faint"), app.name(kept.session_id), f"  {kept.why}")
     for session_id, why in done.failed.items():
-        app.err.line(Span("failed   ", "bad"), Span(session_id, "name"), f"  {why}")
+        app.err.line(Span("failed   ", "bad"), app.name(session_id), f"  {why}")
     app.out.line(_summary(done))
 
 
-def _cells(one: RetentionDecision, now: int) -> list[Piece]:
+def _cells(app: App, one: RetentionDecision, now: int) -> list[Piece]:
     action = Span(one.action, "warning" if one.action == "delete" else "")
     when = Span(ago(one.updated_at, now), "faint")
-    return [action, Span(one.session_id, "name"), when, size(one.size_bytes), one.title or "", one.why]
+    return [action, app.name(one.session_id), when, size(one.size_bytes), one.title or "", one.why]
 
 
 def _summary(done: Pruned) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -26,9 +26,9 @@ def kept_value(kind: str, value: Any) -> str:
     return ", ".join(str(one) for one in told if one not in (None, "medium")) or "(no status)"
 
 
-def print_comparison(page: Canvas, found: Comparison, *, full: bool) -> None:
-    """Where the two parted, their turns side by side, and in what else they differ."""
-    _print_sides(page, found)
+def print_comparison(page: Canvas, found: Comparison, *, full: bool, name: Callable[[str], str] = str) -> None:
+    """Where the two parted, their turns side by side, and in what else they differ; sessions by their ``name``."""
+    _print_sides(page, found, name)
     if found.same:
         page.line("Nothing differs.")
     if found.turns:
@@ -48,17 +48,17 @@ def print_comparison(page: Canvas, found: Comparison, *, full: bool) -> None:
     _print_changes(page, found.changes)
 
 
-def _print_sides(page: Canvas, found: Comparison) -> None:
-    for name, side in (("A", found.a), ("B", found.b)):
+def _print_sides(page: Canvas, found: Comparison, name: Callable[[str], str]) -> None:
+    for letter, side in (("A", found.a), ("B", found.b)):
         cost = "" if side.cost is None else f", ${side.cost:.4f}"
         figures = f"  {counted(side.turns, 'turn')}, {side.tokens:,} tokens{cost} since"
-        who = (Span(f"{name}  ", "strong"), Span(side.session_id, "name"), f"  {side.title or '(no title)'}")
+        who = (Span(f"{letter}  ", "strong"), Span(name(side.session_id), "name"), f"  {side.title or '(no title)'}")
         page.line(*who, Span(figures, "faint"), hang=3)
     ancestor = found.ancestor
     if ancestor is None:
         page.line(Span("   They have no event in common.", "faint"))
         return
-    of = Span(f" of {ancestor.session_id}, {counted(ancestor.turns, 'turn')}", "faint")
+    of = Span(f" of {name(ancestor.session_id)}, {counted(ancestor.turns, 'turn')}", "faint")
     page.line(Span("   In common: events up to ", "faint"), str(ancestor.seq), of, hang=3)
 
 

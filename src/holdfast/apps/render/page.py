@@ -37,7 +37,7 @@ Piece = str | Span
 class Column:
     """One column of a table; only a ``flexible`` one is cut when the terminal is too narrow."""
 
-    __slots__ = ("flexible", "least", "name", "optional", "right", "spared")
+    __slots__ = ("flexible", "least", "middle", "name", "optional", "right", "spared")
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Column:
         flexible: bool = False,
         optional: bool = False,
         spared: bool = False,
+        middle: bool = False,
         least: int = 18,
     ) -> None:
         self.name = name
@@ -54,6 +55,7 @@ class Column:
         self.flexible = flexible
         self.optional = optional  # left out on a terminal if no row has anything in it
         self.spared = spared  # left out on a terminal that is too narrow
+        self.middle = middle  # cut in the middle, down to ``least``, before anything else is cut or left out
         self.least = least  # as wide a flexible one should be before another is left out for it
 
 
@@ -273,7 +275,7 @@ class Colour(Ink):
         for row in ([_heading(column) for column in columns], *rows):
             line: list[Span] = []
             for index, width in zip(kept, widths, strict=True):
-                cell = row[index]._replace(text=_cut(row[index].text, width))
+                cell = row[index]._replace(text=_cut(row[index].text, width, middle=columns[index].middle))
                 space = Span(" " * (width - cells(cell.text)))
                 gap = [Span(" " * _GAP)] if any(before.text for before in line) else []
                 line += [*gap, space, cell] if columns[index].right else [*gap, cell, space]
@@ -285,10 +287,12 @@ class Colour(Ink):
         self._stream.flush()
 
 
-def _cut(text: str, width: int) -> str:
+def _cut(text: str, width: int, *, middle: bool = False) -> str:
     """A text that takes no more columns, with an ellipsis for what is missing."""
     if cells(text) <= width:
         return text
+    if middle and is_narrow(text):
+        return f"{text[: (width - 1) // 2]}…{text[-(width // 2) :]}"
     if is_narrow(text):
         return text[: width - 1] + "…"
     from rich.cells import set_cell_size
@@ -306,6 +310,8 @@ def fit(columns: list[Column], rows: list[list[Span]], width: int) -> tuple[list
     kept = [
         index for index, column in enumerate(columns) if not column.optional or any(row[index].text for row in rows)
     ]
+    if sum(natural[index] + _GAP for index in kept) - _GAP > width:
+        natural = [min(n, c.least) if c.middle else n for n, c in zip(natural, columns, strict=True)]
     # One by one from the right: what stands there is what can best be done without.
     while (lack := _lack(columns, natural, kept, width)) > 0:
         spared = [index for index in kept if columns[index].spared]
@@ -347,6 +353,8 @@ def cells(text: str) -> int:
 def is_narrow(text: str) -> bool:
     """Whether each character takes one column, as far as that is known without a table of widths.
 
-    Those below the first that adds itself to another one do, and dashes, quotes and the ellipsis.
+    Those below the first that adds itself to another one do, and dashes, quotes, the ellipsis, arrows, ≤ and ≥, and
+    what lines and bars are drawn with.
     """
-    return all(char < "\u0300" or "\u2010" <= char <= "\u2027" for char in set(text))
+    narrow = ("\u2010", "\u2027"), ("←", "↓"), ("≤", "≥"), ("\u2500", "\u259f")
+    return all(char < "\u0300" or any(low <= char <= high for low, high in narrow) for char in set(text))

@@ -24,7 +24,7 @@ _figure = partial(Column, right=True)
 _spared = partial(Column, right=True, spared=True)
 
 
-def print_stats(page: Canvas, stats: Stats, width: int) -> None:
+def print_stats(page: Canvas, stats: Stats, width: int, name: Callable[[str], str] = str) -> None:
     """The whole page, with charts for that width."""
     width = min(width, _COLUMNS_MAX)
     _summary(page, stats)
@@ -37,8 +37,8 @@ def print_stats(page: Canvas, stats: Stats, width: int) -> None:
         _shares(page, "Tags", "TAG", stats.tags)
     _tools(page, stats.tools)
     _topics(page, stats)
-    _sessions(page, "Longest sessions", stats.longest)
-    _sessions(page, "Most expensive sessions", stats.most_expensive)
+    _sessions(page, "Longest sessions", stats.longest, name)
+    _sessions(page, "Most expensive sessions", stats.most_expensive, name)
 
 
 def _heading(page: Canvas, text: str, note: str = "") -> None:
@@ -199,9 +199,9 @@ def _topics(page: Canvas, stats: Stats) -> None:
     _table(page, stats.topics, columns, "Topics")
 
 
-def _sessions(page: Canvas, title: str, sessions: Sequence[SessionFigures]) -> None:
+def _sessions(page: Canvas, title: str, sessions: Sequence[SessionFigures], name: Callable[[str], str]) -> None:
     columns: Shown[SessionFigures] = [
-        (Column("ID"), lambda one: Span(one.session_id, "name")),
+        (Column("ID", middle=True, least=20), lambda one: Span(name(one.session_id), "name")),
         (Column("TITLE", flexible=True), lambda one: one.title or ""),
         (_spared("TURNS"), lambda one: f"{one.turns:,}"),
         (_spared("ACTIVE"), lambda one: duration(one.active_ms)),
