@@ -22,11 +22,11 @@ from holdfast._config._places import (
 )
 from holdfast.errors import Forbidden, NotFound, UsageError
 from holdfast.model import Limits
-from holdfast.session import Options
 from holdfast.storage import Store, open_store
 
 if TYPE_CHECKING:
     from holdfast.catalog import Prices
+    from holdfast.session import Options
 
 DEFAULT = "default"
 # Variables that are no settings, but ours.
@@ -199,6 +199,8 @@ class Settings(msgspec.Struct, frozen=True):
 
     def options(self, **given: Any) -> Options:
         """The options of one session: what was given, else the settings."""
+        from holdfast.session import Options
+
         chosen = {name: value for name, value in given.items() if value is not None}
         try:
             return Options(**{"limits": self.limits, **self.defaults, **chosen})

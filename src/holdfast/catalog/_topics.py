@@ -10,7 +10,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain, filterfalse
 from math import log2
 from typing import TYPE_CHECKING
@@ -83,8 +83,9 @@ def _reasons(tally: Tally) -> Iterator[tuple[str, float, str]]:
 # What the name of a file says about the work: its kind, its place, its language.
 Mark = tuple[str, str, float]  # a topic, the pattern of names that speaks for it, and how strongly
 
-_PATHS: list[tuple[re.Pattern[str], list[str], Mark]] = [
-    (re.compile(expression, re.IGNORECASE), hints.split(), (topic, shown, float(weight)))
+# Expressions are compiled where a hint is met: a command that looks at one session meets few.
+_PATHS: list[tuple[str, list[str], Mark]] = [
+    (expression, hints.split(), (topic, shown, float(weight)))
     for line in data_lines("paths.txt")
     for topic, weight, shown, hints, expression in [line.split("\t")]
 ]
@@ -99,7 +100,11 @@ def marks_of(path: str) -> tuple[Mark, ...]:
     """What the path of a file speaks for."""
     path = path.replace("\\", "/")
     low = path.lower()
-    found = [mark for pattern, hints, mark in _PATHS if any(hint in low for hint in hints) and pattern.search(path)]
+    found = [
+        mark
+        for expression, hints, mark in _PATHS
+        if any(hint in low for hint in hints) and re.search(expression, path, re.IGNORECASE)
+    ]
     kind = low.rpartition(".")[2]
     found += [(topic, f"*.{kind}", weight) for topic, weight in _ENDINGS_SAY.get(kind, ())]
     return tuple(found)
@@ -159,7 +164,13 @@ _STOPWORDS = frozenset(" ".join(data_lines("stopwords.txt")).split())
 _is_skipped = (_STOPWORDS | KNOWN.keys()).__contains__
 _CHARS_TOGETHER = 1 << 16
 _WORD = re.compile(r"[^\W_]+")
-_find_cjk = re.compile("|".join(sorted(map(re.escape, CJK), key=len, reverse=True))).findall
+
+
+@cache
+def _cjk_words() -> re.Pattern[str]:
+    return re.compile("|".join(sorted(map(re.escape, CJK), key=len, reverse=True)))
+
+
 _is_cjk = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]").search
 
 
@@ -169,7 +180,7 @@ def words_of(text: str) -> list[str]:
     text = text.lower()
     words = _WORD.findall(text)
     if _is_cjk(text):
-        words += _find_cjk(text)
+        words += _cjk_words().findall(text)
     return words
 
 

@@ -332,10 +332,10 @@ class Prices:
         return price_mark(self._own)
 
     @cached_property
-    def _patterns(self) -> list[tuple[re.Pattern[str], Price]]:
-        """Names with ``*`` for anything, and around them what providers put there; the longest is the most exact."""
+    def _names(self) -> list[tuple[str, Price]]:
+        """Names with ``*`` for anything; the longest is the most exact."""
         return [
-            (re.compile(_BEFORE + re.escape(name.lower()).replace(r"\*", ".*") + _AFTER, re.DOTALL), prices[name])
+            (name.lower(), prices[name])
             for prices in (self._own, price_list())
             for name in sorted(prices, key=lambda name: (-len(name), name))
         ]
@@ -346,8 +346,16 @@ class Prices:
             if len(self._found) >= _REMEMBERED_MAX:
                 self._found.clear()
             name = model.lower()
-            self._found[model] = next((price for pattern, price in self._patterns if pattern.fullmatch(name)), None)
+            self._found[model] = next((price for known, price in self._names if _is_of(known, name)), None)
         return self._found[model]
+
+
+def _is_of(known: str, model: str) -> bool:
+    """Whether a model has the name of a price, with what providers put around it."""
+    # Most names are passed without an expression: to compile all of them takes longer than a command.
+    if not all(part in model for part in known.split("*")):
+        return False
+    return bool(re.fullmatch(_BEFORE + re.escape(known).replace(r"\*", ".*") + _AFTER, model, re.DOTALL))
 
 
 @cache

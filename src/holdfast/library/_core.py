@@ -18,7 +18,7 @@ import msgspec
 from holdfast._config import Settings
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.model import Limits, check_id
-from holdfast.session import Hub, Session, Timers
+from holdfast.session import Hub
 from holdfast.storage import Store
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.library._keychain import GivenKey, KeyChain
     from holdfast.model import Gap
     from holdfast.security import Redactor
-    from holdfast.session import Branches, Observers
+    from holdfast.session import Branches, Observers, Session, Timers
 
 Progress = Callable[[int, int], None]
 """Called with how much is done, of how much."""
@@ -137,7 +137,11 @@ class Core:
         self.store = self._with_keys(key, seal=seal)
         self.redaction_default = redaction  # how secrets are treated where no setting says it; apps say "mark"
         self.hub = Hub()
-        self.timers = Timers() if timers else None
+        self.timers: Timers | None = None
+        if timers:
+            from holdfast.session import Timers
+
+            self.timers = Timers()
         self.observers: Observers | None = None
         self.is_heard = False  # whether the observers hear what sessions publish
         self.has_new_sessions = False  # whether a session was made since the limit of live ones was last looked at
@@ -248,6 +252,22 @@ class Core:
         if self.observers is not None:
             made.observers = self.observers.within(space)
         return made
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.housekeep()
+        self.closed = True
+        # Called in the reverse order: sessions first, then what serves them, the store last.
+        with contextlib.ExitStack() as rest:
+            rest.callback(self.store.close)
+            rest.callback(self.feeder.close)
+            if self.timers is not None:
+                rest.callback(self.timers.close)
+            # One that cannot be closed well must not keep the others open.
+            for session in live.of(self.store.identity):
+                if session.store is self.store:
+                    rest.callback(session.close_for_all)
 
     def check_open(self) -> None:
         if self.closed:

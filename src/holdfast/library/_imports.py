@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import msgspec
 
+from holdfast._lazy import lazy_modules
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.formats import READERS, Bounds, Reader, all_readers, reader_of, session_id_of
 from holdfast.library import _finder, _views
 from holdfast.library._core import Core, Progress, check_text
 from holdfast.model import struct_html, struct_repr
+
+if TYPE_CHECKING:
+    from holdfast import formats
+    from holdfast.formats import Bounds, Reader
+else:
+    # What was imported is also told by verbs that import nothing.
+    (formats,) = lazy_modules("holdfast", "formats")
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
 
@@ -82,8 +88,8 @@ class ForeignSessions:
         self._core.check_open()
         check_text("foreign_id", foreign_id)
         found = []
-        for tool in (name.replace("_", "-") for name in READERS):
-            start = session_id_of(tool, foreign_id).rpartition("-")[0]
+        for tool in (name.replace("_", "-") for name in formats.READERS):
+            start = formats.session_id_of(tool, foreign_id).rpartition("-")[0]
             for id in sorted(_finder.session_ids(self._core, start)) if start != tool else ():
                 links = _views.state(self._core, id).links.get(tool, [])
                 if any(link.lower().startswith(foreign_id.lower()) for link in links):
@@ -133,7 +139,6 @@ def warn_of_strangers(core: Core) -> None:
 
 
 # Finding where the tools of this user keep their sessions, whose a folder is, and what is new.
-_LOOKED_AT = Bounds(files_max=5_000, levels_max=8)
 _NAMES_MAX = 50_000
 _NAME_CHARS_MIN = 8  # less of an id may be in the name of anything
 _PROJECT = ".agent-sessions"
@@ -141,7 +146,9 @@ _PROJECT = ".agent-sessions"
 
 def find_places(tool: str | None = None) -> list[Place]:
     """Every place that exists, each once, in the order of the readers."""
-    chosen = all_readers() if tool is None else (reader_of(tool),)
+    import glob
+
+    chosen = formats.all_readers() if tool is None else (formats.reader_of(tool),)
     found: dict[tuple[str, str], Place] = {}
     for reader in chosen:
         for pattern in reader.places:
@@ -156,7 +163,8 @@ def strangers_at(path: str) -> Place | None:
 
     try:
         # Our own may lie there as well: in spaces, or made by another process at this moment.
-        tool = next((tool for tool in tools_in(path, _LOOKED_AT) if tool != "holdfast"), None)
+        found = tools_in(path, formats.Bounds(files_max=5_000, levels_max=8))
+        tool = next((tool for tool in found if tool != "holdfast"), None)
     except HoldfastError:  # too much, or not to be read: nothing is said about it
         return None
     return None if tool is None else Place(tool, path)
@@ -191,6 +199,8 @@ def _names(path: str) -> Iterator[str]:
 
 def _rooted(reader: Reader, pattern: str) -> str:
     """The pattern below the home directory, or below where a variable says that the tool is."""
+    import glob
+
     for variable, below in getattr(reader, "homes", {}).items():
         value = os.environ.get(variable)
         if value and (pattern == below or pattern.startswith(f"{below}/")):

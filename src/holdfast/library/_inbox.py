@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import hmac
-import secrets
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -212,6 +210,8 @@ class _Token(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_token(core: Core, id: str, holder: str, expires_in_ms: int | None = None) -> str:
     """Return a token by which ``holder`` can answer a question; only its digest is kept."""
+    import secrets
+
     check_text("a holder", holder)
     if not holder:
         raise UsageError("a token has a holder, by whom the answer is then")
@@ -225,6 +225,8 @@ def make_token(core: Core, id: str, holder: str, expires_in_ms: int | None = Non
 
 def answer_by_token(core: Core, token: str, given: Any, because: str | None = None) -> Answer:
     """Answer the question of a token, as its holder. Raises UsageError for a token that answers nothing."""
+    import hmac
+
     check_text("a token", token)
     id, session_id = token.partition(".")[0], ""
     try:
@@ -263,6 +265,8 @@ def signal(core: Core, event: str, value: Any = None, *, by: str = "webhook") ->
 
     One that nobody waits for yet is kept for a day, for the first that does.
     """
+    import secrets
+
     check_text("an event", event)
     core.check_open()
     read_answer("", Result(value), by=by)

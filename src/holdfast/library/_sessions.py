@@ -79,23 +79,6 @@ class _Claim:
     mark: object = None
 
 
-def close(core: Core) -> None:
-    if core.closed:
-        return
-    core.housekeep()
-    core.closed = True
-    # Called in the reverse order: sessions first, then what serves them, the store last.
-    with contextlib.ExitStack() as rest:
-        rest.callback(core.store.close)
-        rest.callback(core.feeder.close)
-        if core.timers is not None:
-            rest.callback(core.timers.close)
-        # One that cannot be closed well must not keep the others open.
-        for session in live.of(core.store.identity):
-            if session.store is core.store:
-                rest.callback(session.close_for_all)
-
-
 def subscribe(core: Core, listener: Subscriber) -> Callable[[], None]:
     core.check_open()
     if not callable(listener):
@@ -269,11 +252,7 @@ async def _given_back(work: Awaitable[Session]) -> None:
 #
 # Labels are events: each function opens the session, records, and closes it again. A session that this process has
 # open is used as it is. All raise NotFound, and Locked while another process has it.
-def title(core: Core, id: str, text: str | None = None) -> str | None:
-    if text is None:
-        from holdfast.library import _finder
-
-        return _finder.info(core, id).title
+def title(core: Core, id: str, text: str) -> str | None:
     with _labelled(core, id) as session:
         session.title = text
         return session.title

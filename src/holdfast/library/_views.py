@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast._lazy import lazy_modules
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.library._core import Core, limit_of, one_of_each, session_key, whole
 from holdfast.model import Event, Notice
-from holdfast.replay import State, check_format
-from holdfast.session import Snapshots, is_alive, load, load_state_at, log_recovery, read_range, resolve_blobs
 
 if TYPE_CHECKING:
     import datetime as dt
 
-    from holdfast.replay import Incomplete, Provider, Recovery
-    from holdfast.session import Follower
+    from holdfast import replay, session
     from holdfast.storage import Log
+else:
+    # Whether a session exists is asked by every verb; only some of them read it.
+    replay, session = lazy_modules("holdfast", "replay session")
 
 
 class SnapshotInfo(msgspec.Struct, frozen=True):
@@ -69,47 +70,44 @@ def events(
     if types is not None:
         types = {types} if isinstance(types, str) else one_of_each("types", types)
     log = core.store.log(core.stored(id))
-    return read_range(log, start=start, stop=stop, types=types, reverse=reverse, limit=limit)
+    return session.read_range(log, start=start, stop=stop, types=types, reverse=reverse, limit=limit)
 
 
-def follow(core: Core, id: str, start: int | None = None) -> Follower:
-    from holdfast.session import Follower
-
-    return Follower(core.store, core.stored(id), 0 if start is None else whole("start", start))
+def follow(core: Core, id: str, start: int | None = None) -> session.Follower:
+    return session.Follower(core.store, core.stored(id), 0 if start is None else whole("start", start))
 
 
-def state(core: Core, id: str, at: int | None = None) -> State:
+def state(core: Core, id: str, at: int | None = None) -> replay.State:
     key = core.stored(id)
     log, documents = core.store.log(key), core.store.documents(key)
     if at is None:
-        state = load(log, documents, tolerant=True).fold.state
-        state.alive = is_alive(state)
+        state = session.load(log, documents, tolerant=True).fold.state
+        state.alive = session.is_alive(state)
         return state
-    return load_state_at(log, documents, reached(log, id, at)).state
+    return session.load_state_at(log, documents, reached(log, id, at)).state
 
 
 def recover(
     core: Core,
     id: str,
-    provider: Provider = "neutral",
-    incomplete: Incomplete = "mark",
+    provider: replay.Provider = "neutral",
+    incomplete: replay.Incomplete = "mark",
     window_tokens: int | None = None,
     at: int | None = None,
-) -> Recovery:
+) -> replay.Recovery:
     from holdfast._tokens import token_counter
-    from holdfast.replay import recover
 
     if window_tokens is not None:
         window_tokens = whole("window_tokens", window_tokens)
     # Nothing of it is stored yet, but whoever has it open sees a session.
     live = core.open_here(id) if at is None else None
     if live is not None and live.seq < 0:
-        return recover((), provider=provider, incomplete=incomplete, session_id=id)
+        return replay.recover((), provider=provider, incomplete=incomplete, session_id=id)
     key = core.stored(id)
     log = core.store.log(key)
-    events = read_range(log, stop=None if at is None else reached(log, id, at) + 1)
-    found = recover(
-        resolve_blobs(of_known_format(events), core.store.documents(key)),
+    events = session.read_range(log, stop=None if at is None else reached(log, id, at) + 1)
+    found = replay.recover(
+        session.resolve_blobs(of_known_format(events), core.store.documents(key)),
         provider=provider,
         incomplete=incomplete,
         window_tokens=window_tokens,
@@ -119,12 +117,12 @@ def recover(
     if found.issues:
         types = dict(Counter(issue.type for issue in found.issues))
         core.hub.publish(id, Notice("recovered", id, {"issues": types}))
-        log_recovery(core.store, id, found.issues)
+        session.log_recovery(core.store, id, found.issues)
     return found
 
 
 def snapshots(core: Core, id: str) -> builtins.list[SnapshotInfo]:
-    kept = Snapshots(core.store.documents(core.stored(id)))
+    kept = session.Snapshots(core.store.documents(core.stored(id)))
     found = []
     for seq in kept.seqs():
         try:
@@ -137,7 +135,7 @@ def snapshots(core: Core, id: str) -> builtins.list[SnapshotInfo]:
 def of_known_format(events: Iterator[Event]) -> Iterator[Event]:
     """The events as they are. Raises TooNew where one names a format that is not known here."""
     for event in events:
-        check_format(event)
+        replay.check_format(event)
         yield event
 
 
@@ -146,7 +144,7 @@ def reached(log: Log, id: str, at: Any) -> int:
     asked = whole("at", at)
     if asked < 0:
         raise UsageError(f"an event is named by its number from 0 on, not {asked}")
-    newest = next(read_range(log, reverse=True, limit=1), None)
+    newest = next(session.read_range(log, reverse=True, limit=1), None)
     if newest is None:
         raise NotFound(f"session {id} has no events", remedy="Record something in it first.", session_id=id, seq=asked)
     if asked > newest.seq:

@@ -15,10 +15,8 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from holdfast._config import Given, settle
 from holdfast._lazy import lazy_modules
 from holdfast.errors import UsageError
-from holdfast.library import _sessions
 from holdfast.library._core import Core
 from holdfast.model import Event, Limits, SessionMetadata
-from holdfast.session import Session, Subscriber
 from holdfast.storage import Store, shown_url
 
 if TYPE_CHECKING:
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
         _keys,
         _redaction,
         _retention,
+        _sessions,
         _trash,
         _views,
     )
@@ -45,14 +44,25 @@ if TYPE_CHECKING:
     from holdfast.library._keychain import GivenKey
     from holdfast.library.answers.store import Pruned
     from holdfast.model import Gap
-    from holdfast.session import Answer, Durability, Follower, Observer, Repair, Report, Resume, Waiting
+    from holdfast.session import (
+        Answer,
+        Durability,
+        Follower,
+        Observer,
+        Repair,
+        Report,
+        Resume,
+        Session,
+        Subscriber,
+        Waiting,
+    )
 else:
-    # Opening a store and recording needs none of them: together they take longer to load than all that an open needs.
+    # Opening a store needs none of them: together they take longer to load than all that an open needs.
     _branches, _copy, _export, _finder, _health, _imports = lazy_modules(
         "holdfast.library", "_branches _copy _export _finder _health _imports"
     )
-    _inbox, _keys, _redaction, _retention, _trash, _views = lazy_modules(
-        "holdfast.library", "_inbox _keys _redaction _retention _trash _views"
+    _inbox, _keys, _redaction, _retention, _sessions, _trash, _views = lazy_modules(
+        "holdfast.library", "_inbox _keys _redaction _retention _sessions _trash _views"
     )
 
 
@@ -198,7 +208,7 @@ class Holdfast:
 
     def close(self) -> None:
         """Close the store; sessions that are still open are closed first."""
-        _sessions.close(self._core)
+        self._core.close()
 
     def exists(self, id: str) -> bool:
         """Return whether there is a session of that id."""
@@ -363,7 +373,7 @@ class Holdfast:
 
     def title(self, id: str, text: str | None = None) -> str | None:
         """Return the title of a session; with ``text``, set it first. Raises TooLarge."""
-        return _sessions.title(self._core, id, text)
+        return _finder.info(self._core, id).title if text is None else _sessions.title(self._core, id, text)
 
     def tag(self, id: str, *tags: str) -> builtins.list[str]:
         """Add tags and return all that the session then has; one that is there changes nothing.

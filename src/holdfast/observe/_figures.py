@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -362,4 +361,6 @@ def _add_sessions(figures: Figures, hf: Holdfast) -> None:
 
 def dashboard() -> str:
     """The Grafana dashboard that comes along, as JSON to be imported; it asks for a Prometheus data source."""
+    from importlib.resources import files
+
     return files("holdfast.observe").joinpath("grafana-dashboard.json").read_text("utf-8")

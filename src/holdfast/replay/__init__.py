@@ -8,28 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast._lazy import lazy
-from holdfast.replay._fold import Fold, fold
-from holdfast.replay._progress import needs_interruption
-from holdfast.replay._state import (
-    BYTES_PER_TOKEN,
-    WHY_NOT_RUN,
-    Approval,
-    AskState,
-    LoadBlob,
-    MemoryEntry,
-    Permissions,
-    Stage,
-    State,
-    StepState,
-    Tokens,
-    ToolState,
-    add_usage,
-    estimate_tokens,
-    read_recorded,
-    read_variable,
-    stage_after,
-)
-from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast, upcast_event
 
 if TYPE_CHECKING:
     from holdfast.replay._calls import Calls, blocks_of, mark_of
@@ -37,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.replay._conversation import Conversation, runs
     from holdfast.replay._dialects import PROVIDERS
     from holdfast.replay._dialects._form import Provider
+    from holdfast.replay._fold import Fold, fold
     from holdfast.replay._merge import Clash, MergeBlobs, MergeReport, MergeWishes, plan_merge
     from holdfast.replay._messages import (
         Sanitized,
@@ -51,11 +30,32 @@ if TYPE_CHECKING:
         tool_result_message,
     )
     from holdfast.replay._pieces import Incomplete, Issue, format_issues, recovery_line
+    from holdfast.replay._progress import needs_interruption
     from holdfast.replay._record import tell
     from holdfast.replay._recover import LeftOut, Recovery, TokenCount, recover
     from holdfast.replay._rules import validate
-    from holdfast.replay._state import describe
+    from holdfast.replay._state import (
+        BYTES_PER_TOKEN,
+        WHY_NOT_RUN,
+        Approval,
+        AskState,
+        LoadBlob,
+        MemoryEntry,
+        Permissions,
+        Stage,
+        State,
+        StepState,
+        Tokens,
+        ToolState,
+        add_usage,
+        describe,
+        estimate_tokens,
+        read_recorded,
+        read_variable,
+        stage_after,
+    )
     from holdfast.replay._turns import TurnView, read_history
+    from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast, upcast_event
     from holdfast.replay.content import Media, as_json, as_pieces, as_text, kinds_said, words_said
     from holdfast.replay.steps import PairedEntry, arguments, changed_lines, edit_of, paired
     from holdfast.replay.transcript import Entry, Streams, Transcript, grouped, read_transcript, unreadable
@@ -64,6 +64,9 @@ if TYPE_CHECKING:
 __getattr__ = lazy(
     __name__,
     {
+        "_fold": "Fold fold",
+        "_progress": "needs_interruption",
+        "_upcast": "STEPS Step check_format format_of upcast upcast_event",
         "_calls": "Calls blocks_of mark_of",
         "_compare": "Ancestor Change Comparison SessionEvents Side ToolUse TurnPair compare",
         "_conversation": "Conversation runs",
@@ -78,7 +81,10 @@ __getattr__ = lazy(
         "_record": "tell",
         "_recover": "LeftOut Recovery TokenCount recover",
         "_rules": "validate",
-        "_state": "describe",
+        "_state": (
+            "BYTES_PER_TOKEN WHY_NOT_RUN Approval AskState LoadBlob MemoryEntry Permissions Stage State "
+            "StepState Tokens ToolState add_usage estimate_tokens read_recorded read_variable stage_after describe"
+        ),
         "_turns": "TurnView read_history",
         "content": "Media as_json as_pieces as_text kinds_said words_said",
         "steps": "PairedEntry arguments changed_lines edit_of paired",

@@ -5,30 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast._lazy import lazy
-from holdfast.session._agent_documents import check_unsealed
 from holdfast.session._clock import Clock, new_session_id, now_ms
-from holdfast.session._conversation import log_recovery
-from holdfast.session._keeper import Timers
-from holdfast.session._lifetime import WhenForgotten, in_event_loop, in_thread, uncancelled
-from holdfast.session._loader import Loaded, Snapshot, Snapshots, load, load_state_at, unreadable_from
-from holdfast.session._opening import (
-    Durability,
-    Opening,
-    Options,
-    Patience,
-    Repair,
-    Resume,
-    check_made,
-    check_title,
-    check_wait,
-    is_alive,
-)
-from holdfast.session._parts import MemoryPriority, MemoryScope, NotStoredWarning
-from holdfast.session._subscribers import Hub, Subscriber
-from holdfast.session._turn import ToolRun, Turn
-from holdfast.session._writer import Draft, Writer
-from holdfast.session.reader import blob_loader, fits, read_blocks, read_range, read_step, resolve_blobs
-from holdfast.session.session import Session
 
 if TYPE_CHECKING:
     from holdfast.session._agent_documents import (
@@ -38,6 +15,7 @@ if TYPE_CHECKING:
         AgentDocument,
         ApprovalsDocument,
         PluginDocument,
+        check_unsealed,
         damaged_documents,
         point_agent,
         read_agent,
@@ -46,13 +24,33 @@ if TYPE_CHECKING:
         swap,
     )
     from holdfast.session._branches import Branches, EventEnd, check_new_id, detach_children, marked_events
+    from holdfast.session._conversation import log_recovery
     from holdfast.session._follower import Follower
+    from holdfast.session._keeper import Timers
+    from holdfast.session._lifetime import WhenForgotten, in_event_loop, in_thread, uncancelled
+    from holdfast.session._loader import Loaded, Snapshot, Snapshots, load, load_state_at, unreadable_from
     from holdfast.session._observers import Finished, Observer, Observers
+    from holdfast.session._opening import (
+        Durability,
+        Opening,
+        Options,
+        Patience,
+        Repair,
+        Resume,
+        check_made,
+        check_title,
+        check_wait,
+        is_alive,
+    )
+    from holdfast.session._parts import MemoryPriority, MemoryScope, NotStoredWarning
     from holdfast.session._repair import gather, repair_log
     from holdfast.session._seal import decrypt_key, encrypt_key, rekey_key, rewriter_for
     from holdfast.session._sealed_store import SealedDocuments, SealingStore, opener_of, sealing, within
+    from holdfast.session._subscribers import Hub, Subscriber
+    from holdfast.session._turn import ToolRun, Turn
     from holdfast.session._verification import Report, TamperedPlace, verify_log
     from holdfast.session._work import Retry, encode_arguments
+    from holdfast.session._writer import Draft, Writer
     from holdfast.session.asks import (
         ANSWERS,
         ID_CHARS,
@@ -74,14 +72,27 @@ if TYPE_CHECKING:
         take_answers,
         waiting_of,
     )
+    from holdfast.session.reader import blob_loader, fits, read_blocks, read_range, read_step, resolve_blobs
+    from holdfast.session.session import Session
     from holdfast.session.steps import RERUN, Rerun, StepCall, Steps, idempotency_key, step
 
-# Loaded when first asked for: branching, following and mending are rare.
+# Loaded when first asked for: who only looks at a store opens no session.
 __getattr__ = lazy(
     __name__,
     {
+        "_conversation": "log_recovery",
+        "_keeper": "Timers",
+        "_lifetime": "WhenForgotten in_event_loop in_thread uncancelled",
+        "_loader": "Loaded Snapshot Snapshots load load_state_at unreadable_from",
+        "_opening": "Durability Opening Options Patience Repair Resume check_made check_title check_wait is_alive",
+        "_parts": "MemoryPriority MemoryScope NotStoredWarning",
+        "_subscribers": "Hub Subscriber",
+        "_turn": "ToolRun Turn",
+        "_writer": "Draft Writer",
+        "reader": "blob_loader fits read_blocks read_range read_step resolve_blobs",
+        "session": "Session",
         "_agent_documents": (
-            "AGENT AgentDocument ApprovalsDocument PERMISSIONS PLUGINS PluginDocument "
+            "check_unsealed AGENT AgentDocument ApprovalsDocument PERMISSIONS PLUGINS PluginDocument "
             "damaged_documents point_agent read_agent read_or_begin set_aside swap"
         ),
         "_branches": "Branches EventEnd check_new_id detach_children marked_events",

@@ -6,9 +6,10 @@ command line, and shows the titles beside it. Whatever fails, nothing is offered
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
-from importlib.resources import files
+from typing import Any
 
 import click
 from click import shell_completion as shells
@@ -85,8 +86,10 @@ _NEEDS_QUOTES = re.compile(r"[^\w@%+=:,./-]")
 class _OwnScript(shells.ShellComplete):
     def source(self) -> str:
         """Return our script, for any version: older ones only lack the order of what is offered."""
-        script = files("holdfast.apps.cli").joinpath(f"completion.{self.name}")
-        return script.read_text(encoding="utf-8") % self.source_vars()
+        # By the loader of this module, which also reads out of a zip file.
+        loader: Any = __spec__.loader
+        script: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), f"completion.{self.name}"))
+        return script.decode() % self.source_vars()
 
 
 class _OneLine(shells.ShellComplete):

@@ -5,14 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 
 from holdfast.apps.cli._app import SECTIONS, App, cli, print_help, with_shared_options
-from holdfast.apps.cli._completion import SHELLS, script
 from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.cli._options import verb
 from holdfast.apps.render.page import Span
@@ -78,6 +75,8 @@ def man_verb(app: App, words: tuple[str, ...], *, install: bool) -> None:
       holdfast man list > holdfast-list.1
     """
     if install:
+        from pathlib import Path
+
         folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "man" / "man1"
         made = dict(pages())
         for name, page in made.items():
@@ -92,6 +91,8 @@ def man_verb(app: App, words: tuple[str, ...], *, install: bool) -> None:
 def _shown(page: str) -> bool:
     """Whether the system's own program could show it."""
     try:
+        import subprocess
+
         done = subprocess.run(["man", "-l", "-"], input=page.encode(), check=False)  # noqa: S607 - wherever the system has it
     except OSError:
         return False
@@ -213,7 +214,7 @@ def _text(text: str) -> str:
 
 
 @verb("completion")
-@click.argument("shell", type=click.Choice(SHELLS), required=False)
+@click.argument("shell", type=click.Choice(list(_PLACES)), required=False)
 @click.option("--install", is_flag=True, help="Write it where the shell looks for such scripts.")
 def completion_verb(app: App, shell: str | None, *, install: bool) -> None:
     """Print the script by which a shell completes commands, options, ids, tags and formats.
@@ -227,9 +228,13 @@ def completion_verb(app: App, shell: str | None, *, install: bool) -> None:
       holdfast completion fish --install
       holdfast completion bash > holdfast.bash    to put it somewhere yourself
     """
+    from pathlib import Path
+
+    from holdfast.apps.cli._completion import script
+
     chosen = shell or os.path.basename(os.environ.get("SHELL", ""))
-    if chosen not in SHELLS:
-        raise UsageError("which shell is it for?", remedy=f"Say one of: {', '.join(SHELLS)}.")
+    if chosen not in _PLACES:
+        raise UsageError("which shell is it for?", remedy=f"Say one of: {', '.join(_PLACES)}.")
     if not install:
         app.out.sink(is_json=False).write(script(chosen).encode())
         return

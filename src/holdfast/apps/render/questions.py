@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -118,6 +117,8 @@ def decided(decision: str, args: Any = None, result: Any = None) -> Any:
 def person() -> str:
     """Return by whom an answer at this machine is."""
     try:
-        return getpass.getuser()
+        from getpass import getuser
+
+        return getuser()
     except (KeyError, OSError, ImportError):  # an account without a name, as containers have
         return "user"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from itertools import pairwise, product
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any
@@ -47,9 +47,7 @@ class RuleSet:
         self.wordless = tuple(index for index, rule in enumerate(rules) if not rule.keywords)
         # A word that begins with another one stands for both.
         self.by_word = {
-            word.encode(): tuple(
-                index for other, indexes in by_word.items() if word.startswith(other) for index in indexes
-            )
+            word.encode(): tuple(index for end in range(1, len(word) + 1) for index in by_word.get(word[:end], ()))
             for word in by_word
         }
         self.keywords = re.compile(as_trie(by_word).encode("ascii"))
@@ -294,5 +292,8 @@ def surrounding_rules() -> Iterator[Rule]:
 
 def _lines_of(table: str) -> list[str]:
     """The lines of a table that are no comments."""
-    text = files(__package__).joinpath(table).read_text(encoding="ascii")
+    # By the loader of this module, which also reads out of a zip file: importlib.resources takes longer to load than
+    # the rules to make.
+    loader: Any = __spec__.loader
+    text = loader.get_data(os.path.join(os.path.dirname(__file__), table)).decode("ascii")
     return [line for line in text.splitlines() if not line.startswith("#")]

@@ -17,6 +17,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from holdfast.security.redaction.rules import Rule, RuleSet, has_checksum, standard_rules
@@ -110,8 +111,7 @@ class Scanner:
         seconds_per_mib: float = 1.0,
         clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        self._rules = standard_rules() if rules is None else rules
-        self._rare = [word for word in self._rules.by_word if word.translate(_AS_WORDS) != word]
+        self._own_rules = rules
         self._more = [(rule, re.compile(rule.regex, re.ASCII)) for rule in more]
         forms = {form: rule for value, rule in (values or {}).items() for form in forms_of(value)}
         self._values = sorted(forms.items(), key=lambda one: -len(one[0]))
@@ -121,6 +121,15 @@ class Scanner:
         self._is_seen = not more and all(map(reads_the_same, values or ()))
         self._seconds_per_mib = seconds_per_mib
         self._clock = clock
+
+    @cached_property
+    def _rules(self) -> RuleSet:
+        """Made when a glance does not tell: most of what is recorded never asks for them."""
+        return standard_rules() if self._own_rules is None else self._own_rules
+
+    @cached_property
+    def _rare(self) -> list[bytes]:
+        return [word for word in self._rules.by_word if word.translate(_AS_WORDS) != word]
 
     def is_clean(self, recorded: bytes) -> bool:
         """Whether a glance at JSON tells that no secret can be in it; False if it needs a look.
