@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from holdfast import catalog, replay
+    from holdfast import session as live
     from holdfast.formats import Bounds
     from holdfast.library import (
         _branches,
@@ -44,18 +45,7 @@ if TYPE_CHECKING:
     from holdfast.library._keychain import GivenKey
     from holdfast.library.answers.store import Pruned
     from holdfast.model import Gap
-    from holdfast.session import (
-        Answer,
-        Durability,
-        Follower,
-        Observer,
-        Repair,
-        Report,
-        Resume,
-        Session,
-        Subscriber,
-        Waiting,
-    )
+    from holdfast.session import Answer, Durability, Follower, Observer, Repair, Report, Resume, Session, Subscriber
 else:
     # Opening a store needs none of them: together they take longer to load than all that an open needs.
     _branches, _copy, _export, _finder, _health, _imports = lazy_modules(
@@ -289,7 +279,7 @@ class Holdfast:
         wanted = (tags, since, until, agent_id, model, status, parent, cwd, archived, text)
         return _finder.list_sessions(self._core, limit, *wanted, sort=sort, after=after)
 
-    def waiting(self, agent: str | None = None, session: str | None = None) -> builtins.list[Waiting]:
+    def waiting(self, agent: str | None = None, session: str | None = None) -> builtins.list[live.Waiting]:
         """Return the questions that are open, of sessions that are not in the archive; the oldest first."""
         return _inbox.waiting(self._core, agent, session)
 
