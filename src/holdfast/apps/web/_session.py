@@ -331,8 +331,9 @@ def read_family(hf: Holdfast, id: str) -> Family:
             (x1, y1), (x2, y2) = places[other], places[child]
             edges.append(f"M{x1} {y1}C{x1 + _COLUMN} {y1} {x2 + _COLUMN} {y2} {x2} {y2}")
     width = max(member.x for member in members) + _LEFT
-    shown = {id for one in members for id in (one.row.session_id, one.row.parent, one.merged and one.merged.session_id)}
-    return Family(members, edges, width, len(members) * _ROW, is_cut, hf.short_ids(filter(None, shown)))
+    shown = {one.row.session_id for one in members} | {one.row.parent for one in members if one.row.parent}
+    shown |= {one.merged.session_id for one in members if one.merged}
+    return Family(members, edges, width, len(members) * _ROW, is_cut, hf.short_ids(shown))
 
 
 def _known(hf: Holdfast, id: str) -> SessionMetadata:
