@@ -79,6 +79,36 @@ def test_the_same_id_in_two_spaces_is_heard_in_its_own_only(server, space, talk)
     assert SECRET not in talk_of_theirs
 
 
+def test_a_question_of_another_space_can_neither_be_seen_nor_answered(server, space, talk):
+    """By requests, sockets, tokens and webhooks it is a question that is nowhere; it stays open."""
+    there, nowhere, id = "0123456789ab", "0123456789ac", new_session_id()
+    with server.client(f"{space}x") as theirs, server.client(space) as mine:
+        for client in (theirs, mine):
+            client.post("/v1/sessions", json={"id": id})
+        said = {"id": there, "kind": "permission", "tool": SECRET, "call": "c", "event": "paid"}
+        assert theirs.post(f"/v1/sessions/{id}/events", json={"type": "suspended", "data": said}).status_code == 200
+        token = theirs.post(f"/v1/waiting/{there}/tokens", json={"holder": "vendor"}).json()["token"]
+        told = []
+        for ask, given in ((there, token), (nowhere, token.replace(there, nowhere))):
+            answers = [
+                mine.get("/v1/waiting", params={"session": id}),
+                mine.put(f"/v1/waiting/{ask}", json={"decision": "deny"}),
+                mine.post(f"/v1/waiting/{ask}/tokens", json={"holder": "me"}),
+                mine.post("/v1/answers/revoke", json={"token": given}),
+                mine.post("/v1/signals/paid", json={"value": 1}),
+            ]
+            with server.input(server.token(space), f"?session_id={id}") as socket:
+                greeting = talk.hear(socket, "session.connected")
+                talk.say(socket, {"type": "answer", "id": ask, "decision": "deny"})
+                heard = [greeting.get("waiting"), talk.hear(socket, "error")]
+            told.append(f"{[(one.status_code, one.text) for one in answers]} {heard}".replace(ask, "ASK"))
+        assert told[0] == told[1]
+        assert SECRET not in told[0]
+        assert [one["id"] for one in theirs.get("/v1/waiting").json()["waiting"]] == [there]
+        counts = theirs.post("/v1/answers", json={"token": token, "decision": "allow"}).json()
+        assert counts["by"] == "vendor"
+
+
 @pytest.mark.parametrize("kind", ["wrong secret", "no such id", "no token"])
 def test_every_token_is_compared_once_whether_it_exists_or_not(server, space, monkeypatch, kind):
     """On HTTP, WebSocket and event streams: in constant time, also where there is nothing to compare with."""

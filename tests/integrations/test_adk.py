@@ -12,6 +12,7 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.sessions.base_session_service import GetSessionConfig
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
 import holdfast
@@ -396,3 +397,21 @@ def test_a_run_that_was_killed_goes_on(programs, store_root):
     with holdfast.open(store_root) as hf:
         (about,) = hf.list()
         assert hf.verify(about.session_id).ok
+
+
+async def test_shared_state_is_kept_without_secrets(tmp_path):
+    """With redaction on, what a user or an app shares over sessions is on the medium as the log says it."""
+    token = "ghp_" + "aB3dE6gH9j" * 3 + "K1m2N3"
+    with holdfast.open(tmp_path / "store", config={"redaction": {"mode": "mark"}}) as hf:
+        service = HoldfastSessionService(hf)
+        session = await service.create_session(**WHO, state={"user:first": token})
+        await service.append_event(session, _said("hi", state_delta={"user:token": token, "app:token": [token]}))
+        state = await service.get_user_state(**WHO)
+        assert {name: value[:8] for name, value in state.items()} == {"first": "[secret:", "token": "[secret:"}
+        state = {"user:more": token}
+        source = InMemorySessionService()
+        await source.create_session(**WHO, session_id="brought", state=state)
+        await adk.bring_over(source, "app", hf)
+        await service.close()
+    held = [path for path in tmp_path.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
+    assert held == []

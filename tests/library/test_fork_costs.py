@@ -238,3 +238,12 @@ def test_forks_are_redacted_as_if_each_were_alone(tmp_path, secret_at):
         for id in ids:
             assert alone.redact(id, relatives=False).sessions[f"sessions/{id}"] == together[f"sessions/{id}"]
             assert [(event.type, event.data) for event in alone.events(id)][:-1] == said[id]
+
+
+def test_a_log_that_a_caller_begins_with_a_forked_event_is_redacted(tmp_path):
+    """It looks like a fork whose beginning ends in the middle of a batch: nothing of it is shared."""
+    with holdfast.open(tmp_path / "store") as hf:
+        with hf.session("p") as session:
+            session.append("forked", {"note": SECRET})
+        assert hf.redact("p").sessions == {"sessions/p": 1}
+        assert SECRET not in str([event.data for event in hf.events("p")])

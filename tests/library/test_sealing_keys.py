@@ -276,3 +276,33 @@ def test_a_rotation_of_long_ago_is_not_gone_on_with(tmp_path):
         place.put("current.txt", f"{done} 1000".encode())
         assert hf.keys.rotate(data=True).changed == ["sessions/a"]
         assert place.names() == []
+
+
+def test_what_sessions_share_follows_every_change_of_keys(folder):
+    """Events from elsewhere, fingerprints of redaction and what adapters share: sealed, unsealed, under another key."""
+    token = "ghp_" + "aB3dE6gH9j" * 3 + "K1m2N3"
+    marking = {"redaction": {"mode": "mark"}}
+    with holdfast.open(folder, key=KEY, config=marking) as hf:
+        with hf.session("a") as s:
+            s.user(token)
+        hf.inbox.signal("payment", SECRET)
+        hf.store.documents("shared/adapter").put("state.json", SECRET.encode())
+        shared = ["shared/adapter", "shared/redaction", "shared/signals"]
+        assert hf.keys.encrypt().changed == ["sessions/a", *shared]
+        assert files_with(folder, SECRET) == []
+        assert hf.keys.check() == {}
+        hf.keys.rotate(OTHER)
+    with holdfast.open(folder, key=OTHER, config=marking) as hf:
+        assert hf.keys.check() == {}
+        assert hf.store.documents("shared/adapter").get("state.json")[0] == SECRET.encode()
+        with hf.session("b") as s:
+            s.user(token)  # with the same mark as before the rotation
+            s.append("suspended", {"id": "0" * 12, "kind": "event", "event": "payment", "call": "c"})
+            hf.inbox.take_signals("b", s.live_state.asks)
+        marks = {event.data["content"] for id in ("a", "b") for event in hf.events(id) if event.type == "user"}
+        assert len(marks) == 1
+        answers = hf.store.documents("sessions/b")
+        assert SECRET.encode() in answers.get(answers.names("answers/")[0])[0]
+        assert "shared/adapter" in hf.keys.decrypt().changed
+    with holdfast.open(folder) as plain:
+        assert plain.store.documents("shared/adapter").get("state.json")[0] == SECRET.encode()

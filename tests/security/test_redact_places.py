@@ -254,3 +254,43 @@ def test_a_token_that_comes_in_pieces_is_found_between_long_words(size):
     assert TOKEN not in said
     assert said.count("[secret:github_pat:") == 2
     assert said.startswith(f"see {'x' * 300} ")
+
+
+def test_a_title_in_the_trash_that_was_cut_within_a_secret_is_made_anew(hf):
+    """The note of a deleted session has the first words only: what is left of a secret there has no form of its own."""
+    secret = "sk-ant-api03-" + "aB3dE6gH9j" * 9 + "K1m-xAAAAA"
+    with hf.session("a") as s:
+        s.user(f"please use {secret}")
+    hf.delete("a")
+    [before] = hf.trash.list()
+    assert secret[:20] in before.title
+    assert secret not in before.title
+    hf.redact("a")
+    [after] = hf.trash.list()
+    assert after.title.startswith("please use [secret:")
+    assert not files_with(Path(hf.store.path), secret[:20])
+
+
+def test_what_sessions_share_is_looked_through(hf):
+    """An event from elsewhere that nobody waited for is of no session, and may repeat what one of them said."""
+    with hf.session("a") as s:
+        s.user(TOKEN)
+    hf.inbox.signal("payment", {"token": TOKEN})
+    hf.redact("a")
+    assert not files_with(Path(hf.store.path), TOKEN)
+    with hf.session("b") as s:
+        s.append("suspended", {"id": "0" * 12, "kind": "event", "event": "payment", "call": "c"})
+        hf.inbox.take_signals("b", s.live_state.asks)
+    assert "[secret:" in str(hf.store.documents("sessions/b").get("answers/" + "0" * 12)[0])
+
+
+def test_a_shared_document_that_cannot_be_read_is_told(tmp_path):
+    """Redaction goes on with another key than that of what sessions share, and says what it could not look at."""
+    with holdfast.open(tmp_path, key=b"k" * 32, seal=True) as hf:
+        hf.inbox.signal("payment", "words")
+    with holdfast.open(tmp_path, key=b"o" * 32) as hf:
+        with hf.session("a") as s:
+            s.user(TOKEN)
+        report = hf.redact("a")
+        assert [one.partition("/signal-")[0] for one in report.unreached] == ["shared/signals"]
+        assert TOKEN not in str([event.data for event in hf.events("a")])

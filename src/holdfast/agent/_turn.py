@@ -263,7 +263,7 @@ class AgentTurn:
         if session is None:
             raise UsageError("only a run on a session can be resumed")
         check_answers(answers)
-        given = [read_answer(id, said, by=by) for id, said in answers.items()]
+        given = [read_answer(id, said, by=by, redacted=session.redacted) for id, said in answers.items()]
         asks, documents = session.live_state.asks, documents_of(session)
         await asyncio.to_thread(give_answers, session.id, asks, documents, session.events, given)
         if given and not self._can_go_on():

@@ -257,7 +257,8 @@ class HoldfastSessionService(BaseSessionService):
             announced = Announced(self._shared, {})
             if shared:
                 await written.abarrier()  # a session that is being made is there before it is named
-                announced = await asyncio.to_thread(self._shared.announce, shared, kept.place.id, written.seq)
+                changes = {key: written.redacted(values) for key, values in shared.items()}
+                announced = await asyncio.to_thread(self._shared.announce, changes, kept.place.id, written.seq)
             try:
                 recorded = act(written, announced.words)
             # Also when the task is cancelled: an announcement must not stay without its event.
@@ -349,8 +350,9 @@ async def bring_over(
                 count += 1
         # What several sessions share is as it is now, not as the last of their events left it.
         now = _owned(app_name, listed.user_id, by_owner(_plain(session.state)))
-        for key, values in now.items():
-            target._shared.set(key, values)  # noqa: SLF001 - of this module
+        with target._of(app_name, listed.user_id, listed.id).place.writing() as written:  # noqa: SLF001 - of this module
+            for key, values in now.items():
+                target._shared.set(key, written.redacted(values))  # noqa: SLF001 - of this module
     return count
 
 

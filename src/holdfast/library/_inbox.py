@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -172,14 +173,22 @@ def answer(
 ) -> Answer:
     """Answer a question, whoever has its session. Returns the answer that counts once it is on the medium."""
     core.check_open()
-    said = read_answer(id, given, by=by, via=via, reason=because, scope=scope)
+    redacted = partial(_redacted, core)
+    said = read_answer(id, given, by=by, via=via, reason=because, scope=scope, redacted=redacted)
     return _give(core, session_id or _session_of(core, id), [said])[0]
 
 
 def give(core: Core, session_id: str, answers: Mapping[str, Any], *, by: str) -> list[Answer]:
     """Answer questions of one session, whoever has it: all of them or, with UsageError, none. Those that count."""
     core.check_open()
-    return _give(core, session_id, [read_answer(id, given, by=by) for id, given in answers.items()])
+    redacted = partial(_redacted, core)
+    return _give(core, session_id, [read_answer(id, one, by=by, redacted=redacted) for id, one in answers.items()])
+
+
+def _redacted(core: Core, data: dict[str, Any]) -> dict[str, Any]:
+    """What is kept beside logs, as a session of this store would record it."""
+    redactor = core.redactor()
+    return data if redactor is None else redactor.data("", data).data
 
 
 def _give(core: Core, session_id: str, said: list[Answer]) -> list[Answer]:
@@ -218,6 +227,7 @@ def make_token(core: Core, id: str, holder: str, expires_in_ms: int | None = Non
     lasts = None if expires_in_ms is None else now_ms() + whole("expires_in_ms", expires_in_ms)
     session_id = _session_of(core, id)
     token = f"{id}.{secrets.token_urlsafe(24)}"
+    holder = _redacted(core, {"by": holder})["by"]
     kept = _Token(ask=id, holder=holder, digest=_digest(token), expires_at=lasts)
     _documents(core, session_id).put(_TOKENS + kept.digest, msgspec.json.encode(kept))
     return token
@@ -270,6 +280,9 @@ def signal(core: Core, event: str, value: Any = None, *, by: str = "webhook") ->
     check_text("an event", event)
     core.check_open()
     read_answer("", Result(value), by=by)
+    if (redactor := core.redactor()) is not None:
+        redactor.check_name(event, "an event")  # whoever waits for it asks by it
+    value = _redacted(core, {"value": value})["value"]
     # Kept first: one that begins to wait meanwhile finds it there, or is found here.
     documents, now = core.store.documents(_SIGNALS), now_ms()
     for old in documents.names(_SIGNAL):

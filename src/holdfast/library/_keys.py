@@ -24,7 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.library import _finder
 from holdfast.library._core import Core, Progress, check_text, session_key
-from holdfast.library._trash import forget_title
+from holdfast.library._trash import retitle
 from holdfast.model import Notice, check_id
 
 if TYPE_CHECKING:
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from holdfast.security import KeyDocument, Ring
     from holdfast.session import SealingStore
 
-_FOLDERS = ("sessions/", "trash/", "agents/")
+_FOLDERS = ("sessions/", "trash/", "agents/", "shared/")
 _TRIES_MAX = 5
+_SHARED = "shared/"
 _ROTATION, _CURRENT = "shared/rotation", "current.txt"
+_OPEN = (_ROTATION, "shared/sealing")
 _ROTATION_MS_MAX = 86_400_000
 
 Step = Callable[["SealingStore", str], bool]
@@ -99,8 +101,8 @@ class Keys:
     def encrypt(self, ids: Collection[str] | None = None, *, progress: Progress | None = None) -> Resealed:
         """Seal sessions that are there, with all they have; None for everything in the store.
 
-        The log is rewritten into a new generation and the old one destroyed. With None the trash
-        and the documents of agents are sealed too. Broken off at any moment, every session opens,
+        The log is rewritten into a new generation and the old one destroyed. With None the trash,
+        the documents of agents and what sessions share are sealed too. Broken off at any moment, every session opens,
         and the same call goes on. Raises KeyMissing if no key is set, or it cannot be had.
         """
         from holdfast.session import encrypt_key
@@ -108,7 +110,7 @@ class Keys:
         self._chained().current()  # to hear now if there is no such key
 
         def encrypt(store: SealingStore, key: str) -> bool:
-            forget_title(self._core, key)
+            retitle(self._core, key, lambda: None)
             return encrypt_key(store, key)
 
         return self._each(ids, encrypt, "sealed", progress)
@@ -311,7 +313,10 @@ class Keys:
     def _all_keys(self) -> Iterator[str]:
         self._core.check_open()
         for folder in _FOLDERS:
-            yield from sorted(self._core.inner.folders(folder))
+            for key in sorted(self._core.inner.folders(folder)):
+                # What several sessions share has no log; some of it has to be read before anything can be opened.
+                if folder != _SHARED or (key not in _OPEN and self._core.inner.documents(key).names()):
+                    yield key
 
     def _key_documents(self) -> Iterator[KeyDocument]:
         from holdfast.security import KEY_DOCUMENT, read_key_document

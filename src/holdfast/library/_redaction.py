@@ -48,7 +48,10 @@ if TYPE_CHECKING:
     from holdfast.security import Finding, Redactor, Sealer, SecretSpan
     from holdfast.storage import Documents, Log
 
+_SHARED = "shared/"
 _KEY_PLACE = "shared/redaction"
+# Digests and names only, which are not to be taken for secrets.
+_NO_WORDS = (_KEY_PLACE, "shared/rotation", "shared/sealing", "shared/tokens", "shared/outside")
 _KEY_NAME = "fingerprint.key"
 _KEY_BYTES = 32
 _GIVEN_CHARS_MIN = 4
@@ -119,6 +122,10 @@ def redact(core: Core, id: str, *, find: Sequence[str], relatives: bool, dry_run
     if not dry_run:
         for agent in {agent for agent in agents if isinstance(agent, str) and is_id(agent)}:
             _redact_documents(core, f"agents/{agent}", redactor, unreached)
+        # What several sessions share: it may repeat what one of them said.
+        for key in core.inner.folders(_SHARED):
+            if key not in _NO_WORDS:
+                _redact_documents(core, key, redactor, unreached)
         core.catalog.forget()
         left = core.inner.scrub()
         core.hub.publish(id, Notice("redacted", id, {"found": dict(found)}))
@@ -240,9 +247,10 @@ class _Beginnings:
         if found := self._known.get(name):
             return found
         reader = LineReader()
-        events = _whole(key, [*of_known_format(iter(reader.feed(data)))])
+        events = [*of_known_format(iter(reader.feed(data)))]
         if reader.position.offset != len(data) or any(has_blob(bytes(event.raw)) for event in events):
-            return None  # payloads are each log's own
+            return None  # in the middle of a batch; payloads are each log's own
+        _whole(key, events)
         while len(self._known) >= _BEGINNINGS_MAX:
             self._known.pop(next(iter(self._known)))
         return self._known.setdefault(name, _Beginning(events, reader.position))
@@ -306,19 +314,19 @@ def _redact_documents(core: Core, key: str, redactor: Redactor, unreached: built
     """The small documents of a key, whose texts may repeat what was said."""
     documents = core.store.documents(key)
     for name in documents.names():
-        found = None if name.startswith((_BLOBS, _SNAPSHOTS)) else documents.get(name)
-        if found is None:
+        if name.startswith((_BLOBS, _SNAPSHOTS)):
             continue
         try:
-            text = found[0].decode()
+            found = documents.get(name)
+            cleaned = None if found is None else redactor.text(found[0].decode())
+            if found is not None and cleaned is not None and cleaned.encode() != found[0]:
+                documents.put(name, cleaned.encode(), if_match=found[1])
         except UnicodeDecodeError:
             continue
-        cleaned = redactor.text(text)
-        if cleaned != text:
-            try:
-                documents.put(name, cleaned.encode(), if_match=found[1])
-            except HoldfastError as error:
-                unreached.append(f"{key}/{name}: {error}")
+        except HoldfastError as error:
+            unreached.append(f"{key}/{name}: {error}")
+    if key.startswith("trash/"):
+        _trash.retitle(core, key, lambda: _trash.title_of(core, key))  # it may end in the middle of a secret
 
 
 def _texts(find: Sequence[str]) -> dict[str, str]:

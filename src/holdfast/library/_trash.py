@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -106,6 +107,8 @@ def purge_agent(core: Core, agent_id: str, *, instructions: bool) -> int:
     for name in names:
         if name not in stay:
             documents.delete(name)
+    if names:
+        core.inner.scrub()  # memory that was removed is not left in the store's own bytes
     return len(sessions)
 
 
@@ -117,14 +120,21 @@ def _note(core: Core, key: str, id: str, title: str | None = None) -> _Note:
     return note
 
 
-def forget_title(core: Core, key: str) -> None:
-    """Take the title out of the note of a deleted session: notes stay readable where the rest is sealed."""
+def retitle(core: Core, key: str, find: Callable[[], str | None]) -> None:
+    """Let the note of a deleted session tell another title, or none; notes stay readable where the rest is sealed."""
     documents = core.inner.documents(key)
     if (found := documents.get(_NOTE)) is not None:
         with contextlib.suppress(msgspec.MsgspecError):
             note = msgspec.json.decode(found[0], type=_Note)
-            if note.title is not None:
-                documents.put(_NOTE, msgspec.json.encode(_Note(note.id, note.at)), if_match=found[1])
+            title = note.title and find()
+            if title != note.title:
+                documents.put(_NOTE, msgspec.json.encode(_Note(note.id, note.at, title)), if_match=found[1])
+
+
+def title_of(core: Core, key: str) -> str | None:
+    """Return the title that a log gives, if it can be read."""
+    state = state_of(core, key)
+    return None if state is None else state.shown_title
 
 
 def _trashed(core: Core, key: str, size: int) -> Trashed:

@@ -110,9 +110,16 @@ _SCOPES = ("once", "session", "always")
 
 
 def read_answer(
+    id: str, given: Any, *, redacted: Callable[[dict[str, Any]], dict[str, Any]] | None = None, **said: Any
+) -> Answer:
+    """Return what a caller answers, as an event will say it: its document is kept before that. Raises UsageError."""
+    answer = _read(id, given, **said)
+    return answer if redacted is None else msgspec.convert(redacted(msgspec.structs.asdict(answer)), Answer)
+
+
+def _read(
     id: str, given: Any, *, by: str = "user", via: str = "api", reason: str | None = None, scope: str = "once"
 ) -> Answer:
-    """Return what a caller answers. Raises UsageError for what is no answer."""
     if isinstance(given, Answer):
         return given
     for name, text in (("by", by), ("via", via), ("reason", reason)):

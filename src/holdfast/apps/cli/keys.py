@@ -145,7 +145,7 @@ def _make_or_show(app: App, source: str, *, new: bool) -> int:
 @verb("encrypt")
 @_some_or_all
 def encrypt_verb(app: App, ids: tuple[str, ...], *, everything: bool) -> int:
-    """Seal sessions with all they have: log, payloads, snapshots; with --all also trash and agents.
+    """Seal sessions with all they have: log, payloads, snapshots; with --all also trash, agents and what they share.
 
     The key is the one that `key` names in your configuration (see `holdfast keys --help`). The log
     is written anew and the old bytes are destroyed. Broken off at any moment, every session opens,
@@ -162,7 +162,7 @@ def encrypt_verb(app: App, ids: tuple[str, ...], *, everything: bool) -> int:
 @verb("decrypt")
 @_some_or_all
 def decrypt_verb(app: App, ids: tuple[str, ...], *, everything: bool) -> int:
-    """Take the seal off sessions and all they have; with --all also off trash and agents.
+    """Take the seal off sessions and all they have; with --all also off trash, agents and what they share.
 
     Broken off at any moment, every session opens, and the same command goes on.
 
@@ -179,7 +179,7 @@ def decrypt_verb(app: App, ids: tuple[str, ...], *, everything: bool) -> int:
 @click.option("--data", is_flag=True, help="Seal everything again, with new data keys.")
 @json_option
 def rotate_verb(app: App, *, source: str | None, data: bool) -> int:
-    """Wrap the data keys of all sealed sessions, of trash and agents, under another key.
+    """Wrap the data keys of all sealed sessions, of trash, agents and what they share, under another key.
 
     The old key opens nothing afterwards; name the new one in your configuration. With --data all
     is sealed again, which is what to do when a data key may have been seen. Broken off at any

@@ -51,8 +51,8 @@ def make_token(call: Call) -> AnswerToken:
 
 def revoke_token(call: Call) -> None:
     """Let a token answer nothing any more."""
+    call.hf.inbox.revoke_token(call.body.token)  # first: only who has the question in their space may
     call.service.hf.store.documents(_OUTSIDE).delete(_digest(call.body.token))
-    call.hf.inbox.revoke_token(call.body.token)
 
 
 async def answer_outside(call: Call) -> Answer:
