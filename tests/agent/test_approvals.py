@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 
@@ -15,6 +16,7 @@ import holdfast
 from holdfast import Edited, Result
 from holdfast.agent import Agent, Runtime, Suspend, Tool
 from holdfast.errors import Locked, UsageError
+from holdfast.session import kept_answers
 from holdfast.storage import open_store
 
 ACT = [("act", {"what": "a"})]
@@ -215,6 +217,27 @@ async def test_an_answer_while_another_has_the_session_open(hf, script):
         result = await agent.run("go", session=session)
         assert session.store.documents(session.key).names("answers/") == []
     assert (result.status, ran, answered) == ("completed", ["a"], ["allow"])
+
+
+@pytest.mark.stores("files", "sqlite", "postgres", "s3")
+async def test_answers_that_race_are_one(hf, script):
+    """Of two processes that say different things at once the first counts, on every store, and the other is told it."""
+    [one] = await asked(hf, script, [], ACT)
+    start, told = threading.Barrier(2), {}
+
+    def answer(word):
+        with holdfast.open(hf.url) as other:
+            other.waiting()
+            start.wait()
+            try:
+                told[word] = other.answer(one.id, word, by=str(word), session_id="s").by
+            except UsageError as error:
+                told[word] = error.message
+
+    await asyncio.gather(*(asyncio.to_thread(answer, word) for word in (True, False)))
+    [won] = [word for word in (True, False) if told[word] == str(word)]
+    assert f"by {won} at" in told[not won]
+    assert [kept.by for kept in kept_answers(hf.store.documents("sessions/s")).values()] == [str(won)]
 
 
 async def test_suspend_expires_as_the_configuration_says(hf, script, monkeypatch):

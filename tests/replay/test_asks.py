@@ -139,6 +139,24 @@ def test_a_transcript_says_what_is_waited_for(ask, told):
     assert notes[0] == told
 
 
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"decision": "allow"}, ["pay allowed by ada", ""]),
+        ({"decision": "deny", "reason": "no"}, ["pay denied by ada", "no"]),
+        ({"decision": "edit", "args": {"sum": 3}}, ["pay allowed with other arguments by ada", '{"sum":3}']),
+        ({"decision": "result", "tool": None}, ["the question answered by ada", ""]),
+        ({"decision": "allow", "id": None}, []),
+        ({"decision": ["?"]}, []),
+    ],
+)
+def test_a_transcript_says_who_answered(answer, told):
+    """By whom, and why or with which arguments; what was asked of nobody else is told by its result alone."""
+    given = ("permission", {"id": "q1", "call": "c1", "tool": "pay", "by": "ada", **answer})
+    entries = [entry for entry in read_transcript(log(START, CALL, ASK, given)) if "by ada" in entry.name]
+    assert [part for entry in entries for part in (entry.name, "".join(map(str, entry.pieces)))] == told
+
+
 def test_a_call_that_waits_is_not_told_as_over_by_the_end_of_its_turn():
     """Its result comes in a later run; without an answer it is told as not run."""
     waiting = [START, CALL, ASK, END]

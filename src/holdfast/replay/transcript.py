@@ -25,6 +25,7 @@ __all__ = ["Entry", "Streams", "Transcript", "grouped", "read_transcript", "unre
 
 _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _SAID = ("user", "assistant", "system", "thinking")
+_ANSWERS = {"allow": "allowed", "deny": "denied", "edit": "allowed with other arguments", "result": "answered"}
 _QUIET_ENDS = frozenset({"completed", "suspended", "interrupted", "imported", "merged"})
 
 Data = dict[str, Any]
@@ -399,6 +400,12 @@ class Transcript:
             self._not_run.pop(key, None)
             if stage in WHY_NOT_RUN:
                 self._not_run[key] = stage
+        by, asked = data.get("by"), data.get("id")
+        said = _ANSWERS.get(str(data.get("decision")))
+        if said and isinstance(by, str) and isinstance(asked, str):
+            tool = data.get("tool")
+            head = f"{tool if isinstance(tool, str) and tool else 'the question'} {said} by {by}"
+            self._note(event, data, head, data.get("args") or data.get("reason"))
 
     def _undone_so_far(self) -> list[Entry]:
         """What is to be said of calls that still may get an answer, behind the last event."""
