@@ -29,14 +29,23 @@ def read_rows(fetch: Callable[[int, int], Sequence[Any]], start: int, end: int) 
             raise Damaged("a piece of the log is something else than bytes")  # a column of SQLite takes anything
         full = sum(size for _, size, _, _ in rows) >= _READ_BYTES
         count = max(1, count // 2) if full else min(count * 2, _ROWS_MAX)
+        parts: list[bytes] = []  # read together: a reader would have some work with each
+        damage: Damaged | None = None
         for offset, size, data, is_packed in rows:
-            plain = unpacked(data, size) if is_packed else data
-            if len(plain) != size:  # one that is shorter would be asked for again for ever
-                raise Damaged("a piece of the log has another number of bytes than it should")
-            part = plain[max(0, start - offset) :]
-            for at in range(0, len(part), CHUNK_BYTES):
-                yield part[at : at + CHUNK_BYTES]
+            try:
+                plain = unpacked(data, size) if is_packed else data
+                if len(plain) != size:  # one that is shorter would be asked for again for ever
+                    raise Damaged("a piece of the log has another number of bytes than it should")
+            except Damaged as error:
+                damage = error
+                break
+            parts.append(plain[max(0, start - offset) :])
             start = offset + len(plain)
+        whole = b"".join(parts)
+        for at in range(0, len(whole), CHUNK_BYTES):
+            yield whole[at : at + CHUNK_BYTES]
+        if damage is not None:
+            raise damage
 
 
 # Branches: what every store asks before it makes one, and one as a copy.
