@@ -147,7 +147,7 @@ class BucketStore(Store):
 
     def _check_free(self, key: str) -> None:
         if not self._content(key):
-            raise NotFound(f"there is nothing at {key}")
+            raise NotFound(f"no such file or directory: {key}")
         BucketLease(self.bucket, self._place(key)).check_free()
 
 

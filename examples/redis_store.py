@@ -184,7 +184,7 @@ class RedisStore(Store):
 
     def _settle(self, key: str, to: str, answer: bytes) -> None:
         if answer == b"missing":
-            raise NotFound(f"there is nothing at {key}")
+            raise NotFound(f"no such file or directory: {key}")
         if answer == b"taken":
             raise Conflict(f"{to} is taken")
         if answer == b"locked":
@@ -241,7 +241,7 @@ class RedisLog(Log):
         return str((self._client.hget(self._names[1], "generation") or b"").decode())
 
     def unsaved(self) -> bytes:
-        """Nothing waits."""
+        """No tool calls are waiting."""
         return b""
 
     def close(self) -> None:

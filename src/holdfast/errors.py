@@ -99,7 +99,7 @@ class UsageError(HoldfastError, ValueError):
     """The call is wrong as written."""
 
     code, status, exit = "usage", 400, 2
-    remedy = "Change the call as the message says."
+    remedy = "Correct the arguments and call it again."
 
 
 class StoreError(HoldfastError, OSError):
@@ -162,7 +162,7 @@ class NotFound(DataError, KeyError):
     """There is no such session."""
 
     code, status, exit = "not_found", 404, 3
-    remedy = "List what there is with `holdfast list`."
+    remedy = "See `holdfast list` for the sessions there are."
 
 
 class Damaged(DataError, ValueError):

@@ -126,7 +126,7 @@ def test_options_that_name_a_session_take_its_beginning(run, two):
     """As arguments do."""
     run("fork", "north", "--id", "north-again")
     assert "north-again" in run("list", "--parent", "nort").err + run("list", "--parent", "north").out
-    assert run("waiting", "--session", "sou").err == "Nothing waits.\n"
+    assert run("waiting", "--session", "sou").err == "No tool calls are waiting.\n"
 
 
 def test_a_search_leads_to_the_session_that_it_shows(run, two):

@@ -56,7 +56,7 @@ def test_fork(run, trip, library):
         (("fork", "trip", "--id", "../x"), 2, "id"),
         (("restore", "trip"), 2, "--at"),
         (("compare", "trip"), 2, "missing argument"),
-        (("merge", "trip", "trip", "--turns", "some"), 2, "none of all, summary"),
+        (("merge", "trip", "trip", "--turns", "some"), 2, "neither all, summary"),
         (("merge", "trip", "trip", "--turns", "7"), 2, "no new turn 7"),
         (("merge", "trip", "trip", "--policy", "mine"), 2, "mine"),
     ],
@@ -201,8 +201,8 @@ def test_merge_asks_at_a_terminal(two, library, store_root):
 def test_restore(run, library, trip):
     """Going back makes a session that the agent goes on with."""
     outcome = run("restore", trip, "--at", "4", "--id", "back")
-    assert (outcome.code, outcome.out) == (0, "went back in trip-planner after event 4: back\n")
-    assert "planner goes on with it" in outcome.err
+    assert (outcome.code, outcome.out) == (0, "restored trip-planner after event 4: back\n")
+    assert "planner continues with it" in outcome.err
     document = library.store.documents("agents/planner").get("agent.json")[0]
     assert json.loads(document)["current_session"] == "back"
     assert json.loads(run("restore", trip, "--at", "4", "--json").out)["at"] == 4

@@ -116,7 +116,7 @@ def test_delete_and_undelete(run, trip, library):
     assert run("delete", "trip").out == "deleted trip-planner\n"
     assert not library.exists(trip)
     assert run("show", trip).code == 3
-    assert run("undelete", "tri").out == "brought back trip-planner\n"
+    assert run("undelete", "tri").out == "restored trip-planner\n"
     assert [event.seq for event in library.events(trip)] == before
 
 
@@ -130,7 +130,7 @@ def test_several_at_once(run, trip, damaged, library):
 def test_the_last_deleted(run, trip, damaged, library):
     """`undelete -` brings back something that was deleted."""
     run("delete", damaged)
-    assert run("undelete", "-").out == "brought back broken\n"
+    assert run("undelete", "-").out == "restored broken\n"
 
 
 def test_undelete_what_was_not_deleted(run, trip):

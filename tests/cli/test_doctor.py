@@ -81,7 +81,7 @@ def test_a_log_that_goes_or_cannot_be_read(run, trip, monkeypatch):
 
 
 def test_the_trash_is_told(run, trip):
-    """What can be brought back is counted."""
+    """What can be restored is counted."""
     run("delete", trip)
     assert "1 session; back with" in checks(run("doctor", "--json"))["trash"]["finding"]
 

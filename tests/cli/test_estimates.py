@@ -14,7 +14,7 @@ def test_an_estimate_is_shown_as_one(run, library):
         s.user("Remember the milk.")
         s.assistant("I will.")
     assert "~7" in run("list").out
-    assert "about 7 (an estimate" in run("show", "notes").out
+    assert "about 7 (estimated" in run("show", "notes").out
     assert "about 7 tokens" in run("stats").out
     row = json.loads(run("list", "--json").out)["sessions"][0]
     assert (row["total_tokens"], row["tokens_estimated"]) == (7, True)

@@ -179,7 +179,7 @@ def test_a_bundle_is_not_for_a_screen(library, trip, monkeypatch):
     app = App()
     app.out = Screen(_Terminal())
     given = dict.fromkeys(("output", "force", "at", "zone", "cwd", "model", "seal", "sign"))
-    with pytest.raises(UsageError, match="not for a screen"):
+    with pytest.raises(UsageError, match="refusing to write a bundle"):
         _export(app, trip, "bundle", given)
 
 

@@ -149,7 +149,7 @@ def test_help_of_all(run):
     """Without a command it is the list of all, in sections."""
     page = run("help").out
     assert page == run("--help").out
-    for heading in ("Talk:", "Look:", "Branch:", "Connect:", "Care:", "Help:", "Options:"):
+    for heading in ("Chat:", "Browse:", "Branch:", "Connect:", "Maintain:", "Help:", "Options:"):
         assert f"\n{heading}\n" in page
 
 

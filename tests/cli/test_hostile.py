@@ -111,7 +111,7 @@ def test_a_prefix_of_several(run, library):
             s.user("x")
     outcome = run("show", "job")
     assert outcome.code == 2
-    assert "8 sessions begin with job" in outcome.err
+    assert "job is ambiguous: it matches 8 sessions" in outcome.err
     assert "  job-0\n" in outcome.err
     assert "and 3 more" in outcome.err
 

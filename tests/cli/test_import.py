@@ -92,7 +92,7 @@ def test_what_is_wrong_with_one_path(run, talk):
     bad.write_text("nothing of the kind")
     outcome = run("import", str(bad))
     assert outcome.code == 4
-    assert outcome.err.startswith("error: bad.json holds no session")
+    assert outcome.err.startswith("error: bad.json is not a session file")
     bad.write_text("[" * 1_000)
     outcome = run("import", str(bad))
     assert (outcome.code, "Nothing of it was recorded" in outcome.err) == (4, True)
@@ -123,7 +123,7 @@ def test_problems_are_told(run, tmp_path):
     outcome = run("import", str(log.parent))
     assert outcome.code == 0
     assert outcome.err.count("warning: ") == 11
-    assert "and 5 more of the kind" in outcome.err or "and 6 more of the kind" in outcome.err
+    assert "and 5 more like these" in outcome.err or "and 6 more of the kind" in outcome.err
 
 
 def test_text_of_sessions_is_neutralised(run, tmp_path):
@@ -219,7 +219,7 @@ def test_a_watch_for_people(run, talk, monkeypatch):
     assert outcome.code == 0
     [line] = outcome.out.splitlines()
     assert line.split()[0] == "imported"
-    assert outcome.err.count("holds no session") == 1
+    assert outcome.err.count("is not a session file") == 1
 
 
 def test_a_passphrase_is_asked_for(run, library, tmp_path, monkeypatch):
@@ -274,7 +274,7 @@ def test_many_reasons(run, tmp_path):
     paths = [tmp_path / f"{number}.json" for number in range(13)]
     outcome = run("import", *map(str, paths))
     assert outcome.code == 1
-    assert "and 3 more of the kind; all of them with --json\n" in outcome.err
+    assert "and 3 more like these; use --json to see all\n" in outcome.err
 
 
 def test_what_did_not_come_with_a_session_is_told_of_it(run, tmp_path):

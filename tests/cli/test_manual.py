@@ -47,7 +47,7 @@ def test_a_page_has_what_the_help_has(made, name):
 def test_the_first_page_lists_the_others(made):
     """Verbs in their sections, the environment, exit codes."""
     text = _plain(made["holdfast.1"])
-    for word in ("LOOK", "CARE", "ENVIRONMENT", "NO_COLOR", "HOLDFAST_PAGER", "EXIT STATUS"):
+    for word in ("BROWSE", "MAINTAIN", "ENVIRONMENT", "NO_COLOR", "HOLDFAST_PAGER", "EXIT STATUS"):
         assert word in text
     assert all(f"holdfast-{name}" in text for name in VERBS)
 

@@ -36,7 +36,7 @@ def test_a_dry_run_names_what_would_go_why_and_what_stays(run, sessions):
 def test_a_rule_of_the_command_line_is_carried_out(run, sessions):
     """Without --dry-run it is done."""
     result = run("prune", "--older-than", "30d", "--delete", "--yes")
-    assert result.out.splitlines()[-1] == "1 session put into the trash."
+    assert result.out.splitlines()[-1] == "1 session moved to the trash."
     assert [one.session_id for one in sessions.trash.list()] == ["older"]
 
 
@@ -90,7 +90,7 @@ def test_long_plans_are_cut_on_screen(run, library, monkeypatch):
         with library.session(name) as s:
             s.user("x")
     result = run("prune", "-n", "--keep", "0")
-    assert "and 2 more sessions; all with --json" in result.err
+    assert "and 2 more sessions; use --json to show all" in result.err
     assert result.out.splitlines()[-1] == "Would be: 3 sessions archived."
 
 

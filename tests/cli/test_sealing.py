@@ -84,7 +84,7 @@ def test_rotation(run, trip, keyed, tmp_path, monkeypatch):
 @pytest.mark.usefixtures("keyed")
 def test_keys(run, trip, tmp_path, monkeypatch):
     """Listed, made, added, checked, removed; never shown."""
-    assert run("keys").out == "nothing is sealed here\n"
+    assert run("keys").out == "nothing is encrypted here\n"
     run("encrypt", trip)
     [first] = document(run("keys", "--json"), "keys")["keys"]
     assert first["available"]
@@ -175,5 +175,5 @@ def test_on_a_terminal_it_is_asked_for_what_it_needs(tty, trip, library):
     assert "Q" not in shown.out
     assert library.keys.is_sealed(trip)
     shown = tty("erase", "second", keys=b"n\n")
-    assert "for good?" in shown.out
+    assert "Permanently destroy" in shown.out
     assert library.exists("second")

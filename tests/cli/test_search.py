@@ -113,7 +113,7 @@ def test_the_jump(run, talk):
     assert f"#{hit['seq']}" in marked
     assert "answer number 11" in out
     assert "question number 3" not in out
-    assert "earlier entries; all without --at" in out
+    assert "earlier entries; drop --at to show all" in out
 
 
 def test_the_jump_into_the_middle(run, talk):

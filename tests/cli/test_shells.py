@@ -130,7 +130,7 @@ words=(holdfast com); CURRENT=2; _holdfast_completion
     assert "trip-planner:Trip to Lisbon" in lines
     assert "evil:Title: with␉a tab" in lines
     assert "travel" in lines
-    assert "completion:Let your shell complete commands, ids and tags." in lines
+    assert "completion:Generate shell completion scripts." in lines
 
 
 @needs("fish")
@@ -146,7 +146,7 @@ complete -C 'holdfast list --tag '
     lines = in_shell("fish", code, store_root, tmp_path).splitlines()
     assert "trip-planner\tTrip to Lisbon" in lines
     assert "travel" in lines
-    assert "completion\tLet your shell complete commands, ids and tags." in lines
+    assert "completion\tGenerate shell completion scripts." in lines
     assert "$(touch owned)" in lines
     assert not (tmp_path / "owned").exists()
 

@@ -31,7 +31,7 @@ def test_long_results_are_folded(run, trip):
     short, full = run("show", trip).out, run("show", trip, "--full").out
     assert "day 4: sunny" in short
     assert "day 5: sunny" not in short
-    assert "all with --full" in short
+    assert "use --full to show all" in short
     assert "day 39: sunny" in full
     assert "--full" not in full
 

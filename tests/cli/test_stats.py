@@ -132,7 +132,7 @@ def test_empty_store(run):
     """An empty store is told nicely."""
     outcome = run("stats")
     assert (outcome.code, outcome.out) == (0, "")
-    assert "nothing to count" in outcome.err
+    assert "no statistics" in outcome.err
 
 
 def test_json(run, busy):

@@ -173,7 +173,7 @@ def test_an_error_in_colour(terminal, trip):
 def test_delete_asks(terminal, library, key, code, there):
     """On a terminal delete shows what is meant and asks; no is no."""
     found = terminal("delete", "trip")
-    screen = found.wait("into the trash")
+    screen = found.wait("to the trash")
     assert "Trip to Lisbon" in screen
     assert library.exists("trip-planner")
     found.type(key)
@@ -185,7 +185,7 @@ def test_delete_asks(terminal, library, key, code, there):
 def test_delete_can_be_interrupted(terminal, trip, library):
     """Ctrl-C at the question deletes nothing and says so by its code."""
     found = terminal("delete", "trip")
-    found.wait("into the trash")
+    found.wait("to the trash")
     found.type("C-c")
     found.wait("done-130")
     assert library.exists(trip)

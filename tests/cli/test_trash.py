@@ -59,13 +59,13 @@ def test_what_the_trash_is_not_asked_for_is_refused(run, more):
     """Rather than passed over."""
     outcome = run("list", "--trash", *more)
     assert outcome.code == 2
-    assert "--trash goes with" in outcome.err
+    assert "--trash can only be combined" in outcome.err
 
 
 def test_the_one_deleted_last_comes_back(run, trash):
     """Whichever was changed last; then the other one."""
-    assert run("undelete", "-").out == "brought back early\n"
-    assert run("undelete", "-").out == f"brought back {trash[1]}\n"
+    assert run("undelete", "-").out == "restored early\n"
+    assert run("undelete", "-").out == f"restored {trash[1]}\n"
 
 
 def test_an_id_too_long_for_the_trash_comes_back_whole(run, library):
@@ -77,7 +77,7 @@ def test_an_id_too_long_for_the_trash_comes_back_whole(run, library):
         library.delete(long)
         assert f"\n{long[:7]} " in run("list", "--trash").out
         assert long in run("list", "--trash", "--json").out
-        assert run("undelete", given).out == f"brought back {long[:7]}\n"
+        assert run("undelete", given).out == f"restored {long[:7]}\n"
         assert library.exists(long)
 
 
@@ -85,5 +85,5 @@ def test_a_terminal_is_told_how_one_comes_back(tty, trash):
     """And how many are not shown."""
     shown = tty("list", "--trash", "--limit", "1").out
     assert "early" in shown
-    assert "and 1 session deleted before" in shown
+    assert "and 1 session deleted earlier" in shown
     assert "holdfast undelete ID" in shown

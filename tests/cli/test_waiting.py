@@ -69,7 +69,7 @@ def test_asked_approved_and_done_by_three_processes(tmp_path, dies, effects):
     assert (one["session_id"], one["tool"], one["args"]) == ("s", "act", {"what": "x"})
     told = holdfast("approve", one["id"][:5])
     assert told.stdout.startswith("allow"), told.stderr
-    assert "Nothing waits" in holdfast("waiting").stderr
+    assert "No tool calls are waiting" in holdfast("waiting").stderr
     if dies:
         assert program("resume", dies).returncode == -signal.SIGKILL
     assert program("resume", "").stdout == "completed\n"

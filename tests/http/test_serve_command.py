@@ -24,7 +24,7 @@ def run(store_root):
 
 
 def test_a_token_is_made_listed_and_revoked(run, store_root):
-    """Shown once; listed without what it is; then it counts no more."""
+    """Shown once; listed without what it is; then it has been revoked."""
     made = run("serve", "token", "create", "--space", "alice", "--label", "phone", "--expires", "9d")
     assert made.exit_code == 0, made.output
     text = made.stdout.strip()
@@ -105,7 +105,7 @@ def test_a_token_for_metrics(run):
     assert "for /metrics" in made.stderr
     assert '"spaces":[]' in run("serve", "space", "list", "--json").stdout.replace(" ", "")
     id = made.stdout.split("_")[1]
-    assert "of metrics counts no more" in run("serve", "token", "revoke", id).stderr
+    assert "of metrics has been revoked" in run("serve", "token", "revoke", id).stderr
 
 
 @pytest.mark.parametrize(

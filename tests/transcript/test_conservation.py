@@ -307,7 +307,7 @@ def missing_in(shelf, surface, id, words):
     """Those of some words, by who said them, that a surface has to show and does not."""
     found = shelf.read(surface, id)
     missing = [word for word, by in words.items() if is_told(surface, by) and word not in found]
-    if surface == "show" and "; all with --full" in found:
+    if surface == "show" and "; use --full to show all" in found:
         missing = [word for word in missing if word not in shelf.read("show-full", id)]
     return missing
 

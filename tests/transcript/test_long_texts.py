@@ -25,7 +25,7 @@ def test_show_says_how_to_see_the_rest(shelf, lengthy):
     assert "userend" in found
     assert "streamend" in found
     assert "callend" not in found
-    assert "more characters; all with --full" in found
+    assert "more characters; use --full to show all" in found
     assert "kept beside the log: holdfast show --full has them" in found
     full = shelf.read("show-full", lengthy)
     assert all(word in full for word in ("callend", "resultend", "blobend"))

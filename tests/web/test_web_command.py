@@ -54,7 +54,7 @@ def test_from_its_start_to_its_end(started):
 def test_only_this_machine(host):
     """It is never served to others."""
     result = CliRunner().invoke(cli, ["web", "--host", host])
-    assert "is not this machine for itself" in result.stderr
+    assert "is not a loopback address" in result.stderr
 
 
 def test_a_browser_opens_where_there_is_a_display(hf, store_root, monkeypatch):
@@ -90,7 +90,7 @@ def test_without_the_packages():
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert result.returncode == 2
-    assert "this needs the package jinja2, which is not installed" in result.stderr
+    assert "this command needs the package jinja2, which is not installed" in result.stderr
     assert "pip install 'holdfast[web]'" in result.stderr
 
 

@@ -80,8 +80,8 @@ class ImportRun:
                         source.refusal.remedy = "Nothing of it was recorded; get the file again, or leave it."
                     raise source.refusal
                 known = ", ".join(sorted(name.replace("_", "-") for name in READERS))
-                remedy = f"Known are {known} and bundle; name the right one with --format."
-                raise InvalidData(f"{source.name} holds no session of a tool that is known", remedy=remedy)
+                remedy = f"Supported formats: {known} and bundle. Choose one with --format."
+                raise InvalidData(f"{source.name} is not a session file of any supported tool", remedy=remedy)
         except HoldfastError as error:
             self._fail(name, error)
 

@@ -234,7 +234,7 @@ class MemoryStore(Store):
     def _free(self, key: str) -> _Shelf:
         shelf = self.peek(check_key(key))
         if shelf is None or not shelf.has_content():
-            raise NotFound(f"there is nothing at {key}")
+            raise NotFound(f"no such file or directory: {key}")
         shelf.check_free(key)
         return shelf
 

@@ -138,7 +138,7 @@ def look_outside(
         raise UsageError("an import needs the path of a file or folder")
     real = os.path.realpath(os.path.expanduser(text))
     if not os.path.exists(real):
-        raise NotFound(f"there is nothing at {text}", remedy="Check the path.", path=text)
+        raise NotFound(f"no such file or directory: {text}", remedy="Check the path.", path=text)
     found = Outside(real, disk=disk)
     with translation(f"reading {text}"):
         found.look(files_max, levels_max)
@@ -333,7 +333,7 @@ def _opened(folder: str, disk: Disk, *, make: bool = False) -> Iterator[int]:
     try:
         way = walk(disk, folder, passing=False, make=made if make else None)
     except FileNotFoundError:
-        raise NotFound(f"there is no folder {folder}", remedy="Make it first, or choose another place.") from None
+        raise NotFound(f"there is no folder {folder}", remedy="Create it first, or choose another place.") from None
     with held(disk, way):
         yield way
 

@@ -27,66 +27,66 @@ if TYPE_CHECKING:
 
 # The verbs as `holdfast --help` shows them, so that help loads none of them.
 SECTIONS = {
-    "Talk": {
-        "chat": "Talk to an agent; its session stays.",
-        "run": "Answer one prompt, on a session that stays.",
-        "tui": "Browse, read, search and talk in a terminal app.",
-        "web": "Open every session in a browser, on this machine.",
+    "Chat": {
+        "chat": "Chat with an agent in a persistent session.",
+        "run": "Run a single prompt in a persistent session.",
+        "tui": "Browse, read, search and chat in a terminal app.",
+        "web": "Browse, read, search and chat in a web browser.",
     },
-    "Answer": {
-        "waiting": "List the questions that sessions wait for.",
-        "approve": "Allow a call that waits.",
-        "deny": "Refuse a call that waits.",
+    "Approvals": {
+        "waiting": "List tool calls waiting for approval.",
+        "approve": "Approve a waiting tool call.",
+        "deny": "Deny a waiting tool call.",
     },
-    "Look": {
-        "list": "List the sessions, newest first.",
-        "search": "Find what was said, in every session or in one.",
-        "show": "Show a session: its conversation, events, state or messages.",
+    "Browse": {
+        "list": "List sessions, newest first.",
+        "search": "Search the contents of sessions.",
+        "show": "Show a session's conversation, events, state or messages.",
         "stats": "Show tokens, cost, activity, tools and topics.",
         "snapshots": "List the snapshots of a session.",
-        "recover": "Print a valid message list from any session or log file.",
-        "export": "Write a session as a document, a bundle, or for another tool.",
-        "import": "Bring in sessions of other tools, bundles and message lists.",
+        "recover": "Print a valid message list from a session or log file.",
+        "export": "Export a session as a document, a bundle, or for another tool.",
+        "import": "Import sessions from other tools, bundles and message lists.",
     },
     "Branch": {
-        "fork": "Make a new session from any point of another.",
-        "compare": "Show two sessions side by side.",
-        "merge": "Put what two sessions did into a new one.",
-        "restore": "Go back to an earlier moment of a session.",
+        "fork": "Create a session from any point of another one.",
+        "compare": "Compare two sessions side by side.",
+        "merge": "Merge two sessions into a new one.",
+        "restore": "Go back to an earlier point of a session.",
     },
     "Connect": {
-        "acp": "Keep the sessions of editors' agents; serve one; ask one.",
-        "bridge": "Serve sessions and an agent to programs, as lines of JSON.",
-        "mcp": "Give other agents your past sessions, by MCP.",
+        "acp": "Record agents used from editors (ACP), serve one, or prompt one.",
+        "bridge": "Serve sessions and an agent to programs as lines of JSON.",
+        "mcp": "Give other agents access to your sessions over MCP.",
         "serve": "Serve sessions and an agent over HTTP and WebSocket.",
     },
-    "Care": {
+    "Maintain": {
         "title": "Show or set the title of a session.",
         "tag": "Show, add or remove the tags of a session.",
-        "pin": "Keep a session from being pruned, or put it under legal hold.",
-        "verify": "Check every byte of sessions and say what is whole.",
-        "repair": "Write a whole log in the place of a damaged one.",
-        "copy": "Copy sessions and agents into another store.",
-        "redact": "Take secrets out of a session and its relatives.",
-        "encrypt": "Seal sessions that are there, with a key.",
-        "decrypt": "Take the seal off sessions.",
-        "rotate": "Change the key of everything that is sealed.",
-        "keys": "List, make, add, remove or check the keys of sealed sessions.",
-        "archive": "Compress sessions that rest; they stay readable.",
-        "prune": "Archive or delete what policies let go.",
-        "delete": "Put sessions into the trash.",
-        "undelete": "Bring sessions back from the trash.",
-        "erase": "Destroy a session and its forks for good.",
-        "config": "Show, check or find the configuration.",
-        "reindex": "Make the catalogue anew from the logs.",
-        "doctor": "Say where the store is, how it is, and what is missing.",
-        "metrics": "Print how the store is as figures for Prometheus.",
+        "pin": "Protect a session from pruning, or place it under legal hold.",
+        "verify": "Check sessions for damage.",
+        "repair": "Repair a damaged session log.",
+        "copy": "Copy sessions and agents to another store.",
+        "redact": "Remove secrets from a session and its forks.",
+        "encrypt": "Encrypt existing sessions.",
+        "decrypt": "Decrypt sessions.",
+        "rotate": "Change the key of all encrypted sessions.",
+        "keys": "Manage encryption keys.",
+        "archive": "Compress inactive sessions; they stay readable.",
+        "prune": "Archive or delete sessions according to retention policies.",
+        "delete": "Move sessions to the trash.",
+        "undelete": "Restore sessions from the trash.",
+        "erase": "Permanently destroy a session and its forks.",
+        "config": "Show, check or locate the configuration.",
+        "reindex": "Rebuild the catalogue from the logs.",
+        "doctor": "Check the health of the store and the installation.",
+        "metrics": "Print metrics about the store for Prometheus.",
     },
     "Help": {
-        "help": "Explain a command.",
-        "completion": "Let your shell complete commands, ids and tags.",
-        "man": "Show or install the manual pages.",
-        "schema": "Print the JSON schema of what a command prints.",
+        "help": "Show help for a command.",
+        "completion": "Generate shell completion scripts.",
+        "man": "Show or install manual pages.",
+        "schema": "Print the JSON schema of a command's output.",
     },
 }
 # What people read and may be long: on a terminal a pager shows it if the screen has no room.
@@ -121,7 +121,7 @@ _EPILOG = """\b
 Examples:
   holdfast list --limit 5
   holdfast show -                  the newest session
-  holdfast show 01jx --messages    an id may be cut short
+  holdfast show 01jx --messages    any unique prefix of an id works
   holdfast doctor
 
 \b
@@ -358,10 +358,8 @@ def _check_store(place: str | None, verb: str) -> None:
     from holdfast.errors import NotFound
 
     meant = likely_store(path)
-    remedy = f"Did you mean {meant}?" if meant else "`holdfast doctor` says where your store is."
-    raise NotFound(
-        f"there is no store at {path}", remedy=f"{remedy} A new one is made by `holdfast chat` or `holdfast import`."
-    )
+    remedy = f"Did you mean {meant}?" if meant else "`holdfast doctor` shows where your store is."
+    raise NotFound(f"there is no store at {path}", remedy=f"{remedy} `holdfast chat` and `holdfast import` create one.")
 
 
 def with_shared_options(command: C) -> C:
@@ -370,11 +368,13 @@ def with_shared_options(command: C) -> C:
     if command.add_help_option:
         command.add_help_option = False
         # What they say is read by `asked`, so that it also holds for failures.
-        told = "Colours: auto (the default), always, never."
+        told = "Use colours: auto (default), always or never."
         command.params += [
             unseen_option(["--color"], type=click.Choice(COLOURS), metavar="WHEN", help=told),
-            unseen_option(["--no-pager"], is_flag=True, help="Print long output straight onto the terminal."),
-            unseen_option(["-h", "--help"], is_flag=True, is_eager=True, callback=_show_help, help="Show this page."),
+            unseen_option(["--no-pager"], is_flag=True, help="Do not pipe long output into a pager."),
+            unseen_option(
+                ["-h", "--help"], is_flag=True, is_eager=True, callback=_show_help, help="Show this message and exit."
+            ),
         ]
     return command
 
@@ -409,9 +409,9 @@ def print_help(app: App, text: str) -> None:
 )
 @click.pass_context
 def cli(ctx: click.Context, store: str | None) -> None:
-    """Keep the sessions of AI agents: look at them, check them, mend them.
+    """Durable sessions for AI agents: browse, search, branch and maintain them.
 
-    The options below but --version may stand before a command or after it.
+    All options except --version may be given before or after the command.
     """
     app = ctx.ensure_object(App)
     app.place = store

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import suggestion
@@ -15,7 +15,7 @@ from holdfast.model import check_id, fold_id, is_id
 NEWEST = "-"
 _CUT = "…"  # where a list had no room for the middle of an id
 _SHOWN_MAX = 5
-_MORE = "Use a longer prefix; `holdfast list` shows the ids."
+_MORE = "Use a longer prefix; see `holdfast list` for the ids."
 _LOOKED_AT_MAX = 1_000
 
 
@@ -43,11 +43,13 @@ def choose(library: Holdfast, given: str) -> str:
         # People know a session by the id that its own tool gave it.
         found = library.foreign.imported(given) if given else []
         if len(found) > 1:
-            raise UsageError(_several(given, found), remedy="Give the id that it has here.") from None
+            raise UsageError(
+                _several(given, library.short_ids(found).values()), remedy="Use the id it has here."
+            ) from None
         if found:
             return found[0]
         if isinstance(error, InvalidId):
-            error.remedy = "Name a session by its id or the beginning of it; `holdfast list` shows them."
+            error.remedy = "Give a session id or a unique prefix of one; see `holdfast list`."
         _lead_to_import(library, given, error)
         raise
 
@@ -72,7 +74,7 @@ def choose_deleted(library: Holdfast, given: str) -> str:
     try:
         return pick(given, ids, f"no session {given} in the trash")
     except (NotFound, InvalidId) as error:
-        error.remedy = "See what is there with `holdfast list --trash`."
+        error.remedy = "See `holdfast list --trash`."
         raise
 
 
@@ -92,7 +94,7 @@ def pick(given: str, ids: list[str], missing: str) -> str:
     if len(exact or matches) == 1:
         return (exact or matches)[0]
     if matches:
-        raise UsageError(_several(given, matches), remedy=_MORE)
+        raise UsageError(_several(given, [short_id(id, matches) for id in matches]), remedy=_MORE)
     check_id(given)
     raise NotFound(f"there is {missing}{suggestion(given, ids)}", session_id=given)
 
@@ -103,7 +105,7 @@ def _pick_cut(library: Holdfast, given: str) -> str:
     short = library.short_ids(id for id in library.session_ids(begin) if end in fold_id(id))
     ids = [id for id, shown in short.items() if fold_id(shown).endswith(end)] or list(short)
     if len(ids) > 1:
-        raise UsageError(_several(given, ids), remedy=_MORE)
+        raise UsageError(_several(given, [short[id] for id in ids]), remedy=_MORE)
     if not ids:
         raise NotFound(f"there is no session {given}", session_id=given)
     return ids[0]
@@ -117,8 +119,8 @@ def tell_none(app: App, tags: Iterable[str], what: str = "No session") -> None:
     app.err.line(f"{what} in {app.where} fits{next(filter(None, hints), '.')}")
 
 
-def _several(given: str, matches: list[str]) -> str:
-    shown = "\n".join(short_id(id, matches) for id in sorted(matches)[:_SHOWN_MAX])
-    more = len(matches) - _SHOWN_MAX
+def _several(given: str, names: Collection[str]) -> str:
+    shown = "\n".join(sorted(names)[:_SHOWN_MAX])
+    more = len(names) - _SHOWN_MAX
     rest = f"\nand {more:,} more" if more > 0 else ""
-    return f"{given} is ambiguous: it matches {len(matches):,} sessions:\n{shown}{rest}"
+    return f"{given} is ambiguous: it matches {len(names):,} sessions:\n{shown}{rest}"

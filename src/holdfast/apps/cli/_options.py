@@ -41,7 +41,7 @@ def option(form: str, help: str, *, name: str | None = None, of: str = "", **mor
 
 
 model_option = option("--model NAME", "The model, such as openai:gpt-5 or local.")
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
 
 class AtLeast(click.IntRange):
@@ -78,7 +78,7 @@ class When(click.ParamType[datetime]):
         try:
             return moment_of(value.strip(), end=self._end)
         except (ValueError, OverflowError, OSError):
-            self.fail(f"{value[:40]!a} is no date (2026-05-31) and no time ago (3d, 2h, 30m)", param)
+            self.fail(f"{value[:40]!a} is neither a date (2026-05-31) nor an age (3d, 2h, 30m)", param)
 
 
 def _completed(what: str) -> Complete:
@@ -181,7 +181,7 @@ def _use_wait(ctx: click.Context, _: click.Parameter, value: float | None) -> No
         return
     # click takes "nan" and "inf" for numbers.
     if not math.isfinite(value):
-        raise click.BadParameter("this is no number of seconds")
+        raise click.BadParameter("not a number of seconds")
     app.wait_ms = round(value * 1000)
 
 
@@ -222,32 +222,30 @@ def needs_extra(name: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        told = f"this needs the package {error.name}, which is not installed"
+        told = f"this command needs the package {error.name}, which is not installed"
         raise UsageError(told, remedy=f"Install it with: pip install 'holdfast[{name}]'") from error
 
 
 # For a session that another process has, by verbs that write to it.
 wait_option = option(
     "--wait SECONDS",
-    "Wait so long for a session that is open elsewhere.",
+    "How long to wait for a session that is open elsewhere.",
     type=click.FloatRange(min=0),
     expose_value=False,
     callback=_use_wait,
 )
-json_option = click.option(
-    "--json", is_flag=True, expose_value=False, callback=_use_json, help="Print JSON for programs."
-)
+json_option = click.option("--json", is_flag=True, expose_value=False, callback=_use_json, help="Print JSON.")
 
 
 def limit_option(default: int) -> Callable[[F], F]:
     """``--limit``: how many are shown at the most; 0 for all."""
-    told = "At most so many; 0 for all."
+    told = "Maximum number to show; 0 for all."
     return option("--limit N", told, name="-n", type=AtLeast(0), default=default)
 
 
 def port_option(default: int, help: str = "The port") -> Callable[[F], F]:
-    """``--port``: where a server listens; 0 for any that is free."""
-    told, kind = f"{help}; 0 for any that is free.", click.IntRange(0, 65535)
+    """``--port``: where a server listens; 0 picks a free one."""
+    told, kind = f"{help}; 0 picks a free one.", click.IntRange(0, 65535)
     return option("--port N", told, type=kind, default=default)
 
 
@@ -257,17 +255,11 @@ def host_option(metavar: str, help: str) -> Callable[[F], F]:
 
 
 provider_options = together(
+    option("--provider NAME", f"Message format: {', '.join(PROVIDERS)} (default: neutral).", of=" ".join(PROVIDERS)),
     option(
-        "--provider NAME",
-        f"The form and the rules of one of: {', '.join(PROVIDERS)} (default: neutral).",
-        of=" ".join(PROVIDERS),
+        "--incomplete", "Calls without a result: mark as interrupted (default), drop or keep.", of=" ".join(INCOMPLETE)
     ),
-    option(
-        "--incomplete",
-        "Calls without a result: mark them as interrupted (default), drop them, keep them.",
-        of=" ".join(INCOMPLETE),
-    ),
-    option("--window-tokens N", "Only the newest part that fits into so many tokens.", type=AtLeast(1)),
+    option("--window-tokens N", "Keep only the most recent messages that fit into N tokens.", type=AtLeast(1)),
 )
 
 # A session's id, the beginning of one, or ``-`` for the newest.

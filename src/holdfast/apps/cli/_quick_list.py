@@ -65,7 +65,7 @@ def session_cells(row: SessionMetadata | Listed, now: int, id: str, mark: str = 
 
 def older(count: int) -> Span:
     """That there are so many more than a list shows."""
-    return Span(f"and {counted(count, 'older session')}; all with --all", "faint")
+    return Span(f"and {counted(count, 'older session')}; use --all to show all", "faint")
 
 
 LIMIT = 50  # so many sessions a list shows if nothing is said

@@ -32,7 +32,7 @@ def print_header(app: App, row: SessionMetadata, shown: str | None = None) -> No
     app.out.line(Span(row.title or "(no title)", "strong"))
     tokens = f"{row.total_tokens:,}" if row.total_tokens else ""
     if row.tokens_estimated:
-        tokens = f"about {tokens} (an estimate: nobody told)"
+        tokens = f"about {tokens} (estimated)"
     fields = {
         "id": row.session_id,
         "created": _moment(row.created_at, now),
@@ -133,7 +133,7 @@ def _print_left_out(app: App, count: int, which: str) -> None:
     if count:
         app.out.line()
         many = counted(count, f"{which} entry", f"{which} entries")
-        app.out.line(Span(f"  … {many}; all without --at", "faint"))
+        app.out.line(Span(f"  … {many}; drop --at to show all", "faint"))
 
 
 def last_of(items: Iterator[T], count: int | None) -> Iterable[T]:
@@ -155,7 +155,7 @@ def _print_entry(app: App, entry: Entry, *, full: bool, mark: str = "") -> None:
     for line in lines if full else lines[:_EDIT_LINES]:
         app.out.line(Span(f"  {line}", {"-": "bad", "+": "good"}.get(line[:1], "faint")), hang=4)
     if not full and len(lines) > _EDIT_LINES:
-        app.out.line(Span(f"  … {counted(len(lines) - _EDIT_LINES, 'more line')}; all with --full", "faint"))
+        app.out.line(Span(f"  … {counted(len(lines) - _EDIT_LINES, 'more line')}; use --full to show all", "faint"))
 
 
 def _print_result(app: App, step: PairedEntry, *, full: bool) -> None:
@@ -175,7 +175,7 @@ def _print_text(app: App, entry: Entry, *, full: bool) -> None:
     elif text:
         app.out.text(text.rstrip("\n"), style="thinking" if entry.kind == "thinking" else "")
     if hidden:
-        app.out.line(Span(f"  … {counted(hidden, 'more character')}; all with --full", "faint"))
+        app.out.line(Span(f"  … {counted(hidden, 'more character')}; use --full to show all", "faint"))
 
 
 def _source(app: App, session_id: str) -> str:

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 _FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
 PARTS = {
-    "proxy": "Stand between an editor and its agent, and keep every session.",
+    "proxy": "Record an editor's agent by proxying it.",
     "agent": "Serve Holdfast's own agent to an editor.",
-    "prompt": "Ask an agent one thing, on a session that stays.",
-    "doctor": "Say what an agent really can do.",
-    "install": "Write the configuration of an editor.",
+    "prompt": "Send one prompt to an agent in a persistent session.",
+    "doctor": "Test what an agent actually supports.",
+    "install": "Configure an editor.",
 }
 _COLUMNS = (Column("CAN"), Column("ANNOUNCED"), Column("REALLY"), Column("DETAIL", flexible=True))
 _STYLES = {"works": "good", "not tried": "faint"}
@@ -38,10 +38,10 @@ _STYLES = {"works": "good", "not tried": "faint"}
 
 @verb("acp", cls=Parts, parts=PARTS)
 def acp_verb(_: App) -> None:
-    """Sessions for editors and their agents, by the Agent Client Protocol (ACP).
+    """Record and serve agents for editors over the Agent Client Protocol (ACP).
 
-    The proxy stands between an editor and any ACP agent: everything is recorded before it is shown, and sessions can
-    be listed, loaded, resumed, forked, closed and deleted whatever the agent can do.
+    The proxy sits between an editor and any ACP agent: everything is recorded before it is shown, and sessions
+    can be listed, loaded, resumed, forked, closed and deleted whatever the agent supports.
 
     Examples:
       holdfast acp proxy -- gemini --acp        in place of `gemini --acp`
@@ -54,13 +54,13 @@ def acp_verb(_: App) -> None:
 
 @verb("proxy", acp_verb, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("agent", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
-@option("--window-tokens N", "How much of the past an agent that lost it is told [default: 24000].", type=AtLeast(1))
+@option("--window-tokens N", "How much history to replay to an agent that lost it [default: 24000].", type=AtLeast(1))
 def proxy_verb(app: App, agent: tuple[str, ...], *, window_tokens: int | None) -> None:
-    """Stand between an editor and its agent, and keep every session.
+    """Record an editor's agent by proxying it.
 
-    Write it in front of the agent's command in the editor's configuration. Everything is recorded
-    before it is shown; sessions can be listed, loaded, resumed, forked, closed and deleted whatever
-    the agent can do. What goes wrong is told on standard error.
+    Put it in front of the agent's command in the editor's configuration. Everything is recorded before it is
+    shown; sessions can be listed, loaded, resumed, forked, closed and deleted whatever the agent supports.
+    Problems are reported on standard error.
 
     Examples:
       holdfast acp proxy -- gemini --acp
@@ -74,19 +74,16 @@ def proxy_verb(app: App, agent: tuple[str, ...], *, window_tokens: int | None) -
 
 @verb("agent", acp_verb)
 @model_option
-@named_option("--agent", of="agent", help="The agent whose sessions these are.")
+@named_option("--agent", of="agent", help="The agent to use.")
 @option(
-    "--mode",
-    "How freely it works in a session that is opened; the editor can change it.",
-    of="ask read-only auto",
-    default="ask",
+    "--mode", "Initial permission mode of a session; the editor can change it.", of="ask read-only auto", default="ask"
 )
 def agent_verb(app: App, *, model: str | None, agent: str | None, mode: str) -> None:
     """Serve Holdfast's own agent to an editor, on standard input and output.
 
-    It serves any number of sessions at once: new ones, and all that the store holds, to list,
-    load, resume, fork, close and delete. It reads and writes files and runs commands through the
-    editor, as far as that offers it. The model: as for `holdfast chat`.
+    Serves any number of sessions at once: new ones, and all those in the store, to list, load, resume, fork,
+    close and delete. Reads and writes files and runs commands through the editor where it supports that. The
+    model is chosen as by `holdfast chat`.
 
     Examples:
       holdfast acp agent                     as the command of an agent, in an editor
@@ -103,21 +100,21 @@ def agent_verb(app: App, *, model: str | None, agent: str | None, mode: str) -> 
 
 @verb("prompt", acp_verb)
 @click.argument("prompt", nargs=-1, required=True)
-@option("--agent CMD", "The agent's command, as in a shell.", required=True)
+@option("--agent CMD", "The agent's command line.", required=True)
 @named_option(
     "--session", of="session", help="Go on with this session, or begin it; `-` is the newest [default: a new one]."
 )
 @click.option("--cwd", type=_FOLDER, help="Where the agent works [default: where the session did, or here].")
-@click.option("--yes", is_flag=True, help="The same as --permission allow.")
+@click.option("--yes", is_flag=True, help="Same as --permission allow.")
 @option(
     "--permission", "When the agent wants to use a tool [default: ask on a terminal, else deny].", of="ask allow deny"
 )
 @json_option
 def prompt_verb(app: App, /, prompt: tuple[str, ...], permission: str | None, *, yes: bool, **wishes: Any) -> None:
-    """Ask an agent one thing, by the Agent Client Protocol; `-` reads it from standard input.
+    """Send one prompt to an agent over the Agent Client Protocol; `-` reads it from standard input.
 
-    The answer goes to standard output, everything else to standard error. A session goes on
-    whether or not the agent can load it. Ctrl-C cancels the turn; what was said so far is kept.
+    The answer goes to standard output, everything else to standard error. Sessions can be continued whether or
+    not the agent supports loading them. Ctrl-C cancels the turn; what was said so far is kept.
 
     Examples:
       holdfast acp prompt --agent "opencode acp" "What does this project do?"
@@ -301,18 +298,18 @@ def doctor_verb(app: App, agent: tuple[str, ...], *, prompt: str | None, cwd: st
 @verb("install", acp_verb, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True})
 @click.argument("editor", metavar="zed|jetbrains")
 @click.argument("agent", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
-@option("--name TEXT", "What it is called in the editor's menu.")
-@option("--file PATH", "The settings file, if it is elsewhere.", name="path")
-@click.option("--print", "only_print", is_flag=True, help="Show it and write nothing.")
+@option("--name TEXT", "Name in the editor's menu.")
+@option("--file PATH", "Path of the settings file, if not the default.", name="path")
+@click.option("--print", "only_print", is_flag=True, help="Print the configuration without writing it.")
 @json_option
 def install_verb(
     app: App, editor: str, agent: tuple[str, ...], *, name: str | None, path: str | None, only_print: bool
 ) -> None:
-    """Write the configuration of an editor: our own agent, or the proxy in front of CMD.
+    """Configure an editor to use Holdfast's own agent, or the proxy in front of CMD.
 
-    The rest of the file, comments too, stays as it is, and a copy of the old one is kept beside it.
-    An entry of the same name is replaced; its variables stay. The store that HOLDFAST_STORE names
-    is written, too, since an editor may not have that variable.
+    The rest of the file, including comments, is preserved, and a backup is kept beside it. An existing entry of
+    the same name is replaced, keeping its variables. HOLDFAST_STORE is written too, if set, since the editor
+    may not inherit it.
 
     Examples:
       holdfast acp install zed                        our own agent, in Zed

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 else:
     (answers,) = lazy_modules("holdfast.library.answers", "sessions")
 
-_id_option = option("--id NEW", "The id of the new session.", name="new_id")
-_title_option = option("--title TEXT", "The title of the new session.")
-_AT_HELP = "Up to this event; inside a batch, up to its end."
+_id_option = option("--id NEW", "Id of the new session.", name="new_id")
+_title_option = option("--title TEXT", "Title of the new session.")
+_AT_HELP = "Up to and including this event (or the end of its batch)."
 _a_argument = click.argument("a", metavar="A", shell_complete=complete_id)
 _b_argument = click.argument("b", metavar="B", shell_complete=complete_id)
 _ANSWERS = {"o": "ours", "t": "theirs", "b": "both"}
@@ -49,9 +49,9 @@ def _tell_made(app: App, made: str, how: str, parent: str) -> None:
 @_title_option
 @json_option
 def fork_verb(app: App, /, *, id: str, at: int | None, **named: Any) -> None:
-    """Make a new session that begins with the events of another, up to --at.
+    """Create a new session that starts with the events of another one, up to --at.
 
-    The other one stays as it is, and may be open. `holdfast show ID --events` shows the numbers of its events.
+    The original is not changed and may be in use. `holdfast show ID --events` lists event numbers.
 
     Examples:
       holdfast fork trip-planner
@@ -69,32 +69,32 @@ def fork_verb(app: App, /, *, id: str, at: int | None, **named: Any) -> None:
 @_id_option
 @json_option
 def restore_verb(app: App, /, *, id: str, at: int, new_id: str | None) -> None:
-    """Make a new session of the events up to --at, with which the agent goes on.
+    """Create a new session from the events up to --at, which the agent then continues.
 
-    What came after stays in the session as it is. One that another program has open is refused.
+    The original session keeps everything. Fails if the session is open in another program.
 
     Examples:
       holdfast restore trip-planner --at 12
-      holdfast chat                       goes on from there
+      holdfast chat                       continues from there
     """
     parent = choose(app.library, id)
     made = app.library.restore(parent, at, new_id=new_id)
-    _tell_made(app, made, "went back in", parent)
+    _tell_made(app, made, "restored", parent)
     agent = app.library.state(made).agent_id
     if agent and not app.as_json:
-        app.err.line(f"{agent} goes on with it at the next `holdfast chat`.")
+        app.err.line(f"{agent} continues with it at the next `holdfast chat`.")
 
 
 @verb("compare")
 @_a_argument
 @_b_argument
-@click.option("--full", is_flag=True, help="Long questions and answers with all their lines.")
+@click.option("--full", is_flag=True, help="Do not truncate questions and answers.")
 @json_option
 def compare_verb(app: App, /, *, a: str, b: str, full: bool) -> None:
-    """Show where two sessions parted, and what became of each.
+    """Show where two sessions diverged and what each did since.
 
-    Turns that ask the same stand side by side, answers from where they differ. Numbers in front
-    are those that `holdfast merge --turns` takes.
+    Turns with the same question are shown side by side, with answers from where they differ. Use the turn
+    numbers with `holdfast merge --turns`.
 
     Examples:
       holdfast compare trip-planner 01jx
@@ -119,25 +119,25 @@ class _Turns(click.ParamType[list[int] | str]):
         try:
             return [int(number) for number in text.split(",")]
         except ValueError:
-            self.fail(f"{text[:40]!a} is none of all, summary and numbers such as 1,3", param, ctx)
+            self.fail(f"{text[:40]!a} is neither all, summary nor a list of numbers such as 1,3", param, ctx)
 
 
 @verb("merge")
 @_a_argument
 @_b_argument
 @option(
-    "--turns WHICH", "all, summary, or numbers as `holdfast compare` shows them: 1,3.", type=_Turns(), default="all"
+    "--turns WHICH", "all, summary, or turn numbers from `holdfast compare`, such as 1,3.", type=_Turns(), default="all"
 )
-@option("--policy", "Whose value counts where both changed the same.", of="ours theirs both ask", default="ours")
+@option("--policy", "How to resolve conflicts.", of="ours theirs both ask", default="ours")
 @_id_option
 @_title_option
 @yes_option
 @json_option
 def merge_verb(app: App, /, *, a: str, b: str, policy: str, yes: bool, **wishes: Any) -> int:
-    """Make a new session from A, with the turns of B since they parted.
+    """Create a new session from A, plus the turns of B since the two diverged.
 
-    Memory, variables and todos are merged; what both changed is listed. A and B stay as they are. Sessions that have no
-    event in common are merged after a question, or with --yes.
+    Memory, variables and todos are merged, and conflicts are listed. A and B are not changed. Merging
+    sessions with no events in common needs confirmation, or --yes.
 
     Examples:
       holdfast merge trip-planner 01jx
@@ -169,7 +169,7 @@ def _may_merge(app: App, ours: str, theirs: str) -> bool:
     told = f"{app.short(ours)} and {app.short(theirs)} have no events in common"
     if not app.can_ask:
         raise UsageError(told, remedy="Pass --yes to append all turns of the second to those of the first.")
-    return click.confirm(f"{told}. Merge them all the same?", err=True)
+    return click.confirm(f"{told}. Merge anyway?", err=True)
 
 
 def _asker(app: App) -> Callable[[Clash], str] | None:

@@ -32,16 +32,11 @@ class Wishes(NamedTuple):
 
 _talk_options = together(
     model_option,
-    named_option("--agent", of="agent", help="The agent whose sessions these are; it may have a file."),
+    named_option("--agent", of="agent", help="The agent to use; may be defined in a file."),
     click.option(
-        "--session",
-        "--restore",
-        "--continue",
-        "session",
-        metavar="ID",
-        help="Go on with this session; - is the newest.",
+        "--session", "--restore", "--continue", "session", metavar="ID", help="Continue this session; - for the newest."
     ),
-    click.option("--new", is_flag=True, help="Begin a new session; --session gives its id."),
+    click.option("--new", is_flag=True, help="Start a new session (with the id given by --session)."),
 )
 
 
@@ -67,19 +62,19 @@ def echo(*, on: bool) -> None:
 
 @verb("chat")
 @_talk_options
-@click.option("--plain", is_flag=True, help="Draw nothing: lines in and lines out, as screen readers want it.")
-@click.option("--light", is_flag=True, help="Dark letters on a light ground.")
+@click.option("--plain", is_flag=True, help="Plain line-by-line input and output, for screen readers.")
+@click.option("--light", is_flag=True, help="Use the light theme.")
 @wait_option
 def chat_verb(app: App, /, **wishes: Any) -> int:
-    """Talk to an agent. Everything is kept as it is said: quit, or be killed, and go on.
+    """Chat with an agent. Everything is saved as it happens, so you can quit or crash and carry on.
 
-    Without options it goes on with the agent's current session. In a pipe each line is a message;
-    the answers go to standard output. Who answers: --model, else the configuration, else an API key
-    in the environment, else a model server on this machine (Ollama, LM Studio, llama.cpp, vLLM),
-    else the guide, which is no language model and shows what a session is.
+    Continues the agent's current session by default. When reading from a pipe, each line is a message and
+    answers go to standard output. The model is taken from --model, the configuration, an API key in the
+    environment, or a model server on this machine (Ollama, LM Studio, llama.cpp, vLLM), in this order.
+    Without any of these the built-in guide answers; it is not a language model.
 
     Examples:
-      holdfast chat                          go on where you stopped
+      holdfast chat                          continue where you left off
       holdfast chat --new
       holdfast chat --session trip-planner
       holdfast chat --model anthropic:claude-sonnet-4-5
@@ -106,10 +101,10 @@ def chat_verb(app: App, /, **wishes: Any) -> int:
 @json_option
 @wait_option
 def run_verb(app: App, /, prompt: tuple[str, ...], **wishes: Any) -> int:
-    """Answer PROMPT and leave; `-` reads it from standard input.
+    """Run PROMPT and exit; `-` reads it from standard input.
 
-    It goes on with the agent's current session, as `holdfast chat` does. The answer goes to
-    standard output, everything else to standard error. One that was stopped by a limit failed: exit
+    Continues the agent's current session by default, as `holdfast chat` does. The answer goes to standard
+    output, everything else to standard error. One that was stopped by a limit failed: exit
     code 1.
 
     Examples:

@@ -33,17 +33,17 @@ _INDENT = 5 + _NAME_CHARS
 
 @verb("verify")
 @sessions_argument(required=False)
-@click.option("--all", "everything", is_flag=True, help="Every session of the store.")
-@option("--since FILE", "What --json printed before: all that was there then must be there still.")
+@click.option("--all", "everything", is_flag=True, help="Check every session of the store.")
+@option("--since FILE", "Earlier output of --json; everything listed there must still exist.")
 @json_option
 def verify_verb(app: App, ids: tuple[str, ...], *, everything: bool, since: str | None) -> int:
-    """Check every byte of sessions and say in plain words what is whole.
+    """Check every byte of sessions and report damage in plain words.
 
-    Changes nothing. The exit code is 4 if anything is damaged. A torn last line, as a crash leaves
-    it, is no damage: nothing that was acknowledged can be in it.
+    Changes nothing. The exit code is 4 if anything is damaged. An incomplete last line, as left by a crash, is
+    not damage: it cannot contain anything that was acknowledged.
 
-    A store that was put back as a whole to an earlier state looks whole. Who keeps what --json
-    prints where nobody can put it back finds that out with --since.
+    A store that was rolled back as a whole looks intact. To detect that, keep the output of --json in a safe
+    place and compare with --since.
 
     Examples:
       holdfast verify trip-planner
@@ -53,7 +53,7 @@ def verify_verb(app: App, ids: tuple[str, ...], *, everything: bool, since: str 
       holdfast verify --all --since heads.json
     """
     if everything == bool(ids):
-        refuse("name the sessions to verify, or say --all")
+        refuse("specify sessions to verify, or --all")
     wanted = session_ids(app.library) if everything else [choose(app.library, id) for id in ids]
     heads: dict[str, str] = {}
     if since is not None:
@@ -134,16 +134,16 @@ def _tell(app: App, reports: list[Report], whole: int | None) -> None:
 
 @verb("repair")
 @click.argument("id", metavar="[ID]", required=False, shell_complete=complete_id)
-@option("--agent AGENT", "The documents of this agent, in the place of a session.")
+@option("--agent AGENT", "Repair the documents of this agent instead.")
 @json_option
 def repair_verb(app: App, id: str | None, *, agent: str | None) -> None:
-    """Write a whole log in the place of a damaged one, from everything in it that is whole.
+    """Replace a damaged log by one with everything that is intact.
 
-    The old bytes are kept in the session's quarantine. All other events keep their numbers. A
-    session that is not damaged is left alone; one that a program has open is refused.
+    The old bytes are kept in the session's quarantine, and intact events keep their numbers. Undamaged
+    sessions are left alone. Fails if the session is open in another program.
 
-    With --agent it is an agent's documents (what it remembers, may do and goes on with, states of
-    plugins): those that cannot be read are put into its quarantine and begun anew.
+    With --agent, repairs the documents of an agent (memory, permissions, plugin state): unreadable ones are
+    moved to its quarantine and started afresh.
 
     Examples:
       holdfast verify trip-planner
@@ -151,7 +151,7 @@ def repair_verb(app: App, id: str | None, *, agent: str | None) -> None:
       holdfast repair --agent assistant
     """
     if (id is None) == (agent is None):
-        raise errors.UsageError("repair takes a session or an agent", remedy="Name a session, or give --agent.")
+        raise errors.UsageError("specify either a session or --agent", remedy="Name a session, or give --agent.")
     if agent is not None:
         _repair_agent(app, agent)
         return
@@ -203,10 +203,10 @@ def _explain(gap: Gap) -> str:
 @verb("reindex")
 @json_option
 def reindex_verb(app: App, /) -> None:
-    """Read every log and make the catalogue of list, search and stats anew.
+    """Rebuild the catalogue used by list, search and stats from the logs.
 
-    This is never needed to get right answers: a catalogue that is missing, damaged or out of date
-    is mended by itself. It also forgets that a log was once longer than it is.
+    You should never need this: a missing, damaged or outdated catalogue is rebuilt automatically. It also
+    forgets that a log was once longer than it is now.
 
     Examples:
       holdfast reindex
@@ -226,12 +226,12 @@ def reindex_verb(app: App, /) -> None:
 @verb("doctor")
 @json_option
 def doctor_verb(app: App) -> int:
-    """Say where the store is and why, how it is, which versions run, and what is missing.
+    """Check the health of the store and the installation.
 
-    How it is: whether it answers, who can look into it, what a crash can cost, who has sessions open, how far the
-    catalogue is behind and whether it fits the logs, damage, space, keys, and which model would answer. Nothing is
-    written but the catalogue. The exit code is 4 if something is wrong. Of the sessions only the newest are looked
-    at; `holdfast verify --all` looks at every byte of all.
+    Reports where the store is and why, access rights, durability, open sessions, the state of the catalogue,
+    damage, disk space, keys, the model that would answer, versions and optional packages. Writes nothing
+    but the catalogue. The exit code is 4 if something is wrong. Only the newest sessions are checked for
+    damage; use `holdfast verify --all` to check everything.
 
     Examples:
       holdfast doctor
@@ -310,8 +310,8 @@ EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "crypto": ("sealed sessions and keys", ("cryptography", "keyring")),
     "postgres": ("stores in PostgreSQL", ("asyncpg",)),
     "s3": ("stores in S3 and its kin", ("obstore",)),
-    "tui": ("the terminal app", ("markdown-it-py", "textual")),
-    "web": ("the web app and the HTTP service", ("jinja2", "markdown-it-py", "starlette", "uvicorn", "websockets")),
+    "tui": ("the terminal app", ("textual",)),
+    "web": ("the web app and the HTTP service", ("jinja2", "starlette", "uvicorn", "websockets")),
     "acp": ("editors and agents, by ACP; nothing more is needed", ()),
     "mcp": ("tools for models, by MCP", ("mcp",)),
     "otel": ("traces and metrics by OpenTelemetry", ("opentelemetry-api",)),

@@ -25,13 +25,13 @@ _COLUMNS = (Column("SETTING"), Column("VALUE", flexible=True), Column("FROM", fl
 
 @verb("config")
 @click.argument("what", type=click.Choice(["show", "check", "path"]), default="show")
-@click.option("--all", "everything", is_flag=True, help="With show: also what is not set.")
+@click.option("--all", "everything", is_flag=True, help="With show: include settings that are not set.")
 @json_option
 def config_verb(app: App, what: str, *, everything: bool) -> int:
-    """Show what is set and where it comes from; check it; or tell which files are looked for.
+    """Show the configuration and where it comes from, check it, or list the files searched.
 
-    The strongest place wins: code (--store), environment, holdfast.toml in the project, the user's
-    config directory. The exit code of check is 2 if something is wrong.
+    In order of precedence: command line (--store), environment, holdfast.toml in the project, the user's
+    config directory. `check` exits with code 2 if something is wrong.
 
     Examples:
       holdfast config                  what is set, and by what
@@ -64,7 +64,7 @@ def _show(app: App, *, everything: bool) -> None:
     app.out.table(_COLUMNS, table)
     if not everything and app.out.is_terminal:
         more = len(KEYS) - len(rows)
-        app.err.line(Span(f"and {counted(more, 'setting')} not set; all with --all", "faint"))
+        app.err.line(Span(f"and {counted(more, 'setting')} not set; use --all to show them", "faint"))
 
 
 def _check(app: App) -> int:

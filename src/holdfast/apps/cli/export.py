@@ -45,22 +45,22 @@ _PASSPHRASE = "HOLDFAST_PASSPHRASE"  # noqa: S105 - the name of the variable
     f"One of: {', '.join(FORMATS)}. Default: by the name of the file, else markdown.",
     type=click.Choice(FORMATS),
 )
-@named_option("-o", "--output", of="file", help="Write to this file, or into this folder.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
-@option("--at SEQ", "As it was after this event.", type=AtLeast(0))
-@option("--zone ZONE", "Times in this zone: UTC (default), local, or a name.")
-@named_option("--cwd", of="folder", help="The project for a tool's own file (default: this one).")
-@option("--model NAME", "The model that a tool's own file names.")
-@click.option("--seal", is_flag=True, help="Encrypt a bundle with a passphrase; asks for it.")
-@option("--sign SOURCE", "Sign the file with this key; the signature is beside it.")
-@click.option("--install", is_flag=True, help="Put a tool's own file where the tool finds it.")
+@named_option("-o", "--output", of="file", help="Write to this file or directory.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@option("--at SEQ", "The session as of this event.", type=AtLeast(0))
+@option("--zone ZONE", "Time zone: UTC (default), local, or a name.")
+@named_option("--cwd", of="folder", help="Project directory for a tool's own format (default: the current one).")
+@option("--model NAME", "Model name to write into a tool's own format.")
+@click.option("--seal", is_flag=True, help="Encrypt the bundle with a passphrase (prompted).")
+@option("--sign SOURCE", "Sign the file with this key (writes a detached signature).")
+@click.option("--install", is_flag=True, help="Install a tool's own format where the tool finds it.")
 @json_option
 def export_verb(app: App, /, *, id: str, format: str | None, install: bool, **given: Any) -> None:
-    """Write a session in another form, by default as markdown to standard output.
+    """Export a session, by default as Markdown to standard output.
 
-    A file is written whole or not at all, readable for you only, and replaces nothing unless asked.
-    With --install a coding agent (claude-code, codex, gemini-cli, opencode) can go on with the
-    session; the command that does so is printed.
+    Files are written atomically, readable only by you, and never overwritten without --force. With
+    --install a coding agent (claude-code, codex, gemini-cli, opencode) can continue the session; the
+    command to do so is printed.
 
     Examples:
       holdfast export trip-planner > trip.md
@@ -71,7 +71,7 @@ def export_verb(app: App, /, *, id: str, format: str | None, install: bool, **gi
     """
     if app.as_json and not install:
         if format not in (None, "json"):
-            raise UsageError(f"--json and --format {format} ask for two things")
+            raise UsageError(f"--json and --format {format} cannot be used together")
         format = "json"
     session_id = choose(app.library, id)
     if install:
@@ -96,7 +96,7 @@ def _export(app: App, session_id: str, format: str | None, given: dict[str, Any]
     if output is not None and output != "-":
         options |= {"to": output, "overwrite": given["force"]}
     elif chosen == "bundle" and app.out.is_terminal:
-        raise UsageError("a bundle is bytes, not for a screen", remedy="Give a file with -o.")
+        raise UsageError("refusing to write a bundle to a terminal", remedy="Use -o FILE.")
     else:
         options["to"] = app.out.sink(is_json=chosen not in ("markdown", "html", "text", "bundle"))
     is_file = isinstance(options["to"], str)
@@ -123,21 +123,21 @@ def force_named() -> Iterator[None]:
 
 def _passphrase(format: str) -> str:
     if format != "bundle":
-        raise UsageError(f"only a bundle can be sealed, not {format}", remedy="--format bundle")
+        raise UsageError(f"only bundles can be sealed, not {format}", remedy="--format bundle")
     # Never an option: other users can see the arguments of a process.
     if found := os.environ.get(_PASSPHRASE):
         return found
     if not sys.stdin.isatty():
-        raise UsageError("sealing needs a passphrase", remedy=f"Set {_PASSPHRASE}.")
+        raise UsageError("a passphrase is required to seal", remedy=f"Set {_PASSPHRASE}.")
     prompted: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=True, err=True)
     return prompted
 
 
 def _install(app: App, session_id: str, format: str | None, given: dict[str, Any]) -> None:
     if format is None:
-        raise UsageError("--install needs the tool", remedy="--format claude-code, for example.")
+        raise UsageError("--install needs the format of a tool", remedy="For example: --format claude-code.")
     if given["output"] or given["seal"]:
-        raise UsageError("--install chooses the file itself", remedy="Leave out -o and --seal.")
+        raise UsageError("--install cannot be combined with -o or --seal", remedy="It chooses the file itself.")
     with force_named():
         done = app.library.install(
             session_id, format, cwd=given["cwd"], at=given["at"], model=given["model"], overwrite=given["force"]
@@ -146,20 +146,20 @@ def _install(app: App, session_id: str, format: str | None, given: dict[str, Any
         app.out.json(done)
         return
     app.err.line("wrote ", Span(done.path, "name"))
-    app.err.line("Go on there with:")
+    app.err.line("Continue there with:")
     app.out.line(done.command)
 
 
 @verb("copy")
 @sessions_argument(required=False)
-@option("--to URL", "The other store.", name="target", required=True, shell_complete=complete_folder)
+@option("--to URL", "The target store.", name="target", required=True, shell_complete=complete_folder)
 @json_option
 def copy_verb(app: App, /, *, ids: tuple[str, ...], target: str) -> int:
-    """Copy sessions with their snapshots and documents, or all of them and every agent.
+    """Copy sessions with their snapshots and documents; without IDs, all sessions and agents.
 
-    What arrives is compared by checksum. A copy that was broken off goes on where it stopped when
-    it is made again; sessions that went on since get what is new. Nothing here is changed. A
-    session that is another one over there, or what an agent learned there, is left alone and named.
+    Everything copied is verified by checksum. Run the same command again to resume an interrupted copy or
+    to bring it up to date. The source is not changed. Sessions that differ at the target, and what an
+    agent learned there, are reported and left alone.
 
     Examples:
       holdfast copy --to postgresql://db.example/sessions

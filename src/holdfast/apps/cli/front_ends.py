@@ -19,18 +19,18 @@ _TOKEN = "HOLDFAST_MCP_TOKEN"  # noqa: S105 - the name of the variable
 
 
 @verb("tui")
-@named_option("--session", "--restore", "session", of="session", help="Open it; - is the newest.")
+@named_option("--session", "--restore", "session", of="session", help="Open this session; - for the newest.")
 @model_option
-@named_option("--agent", of="agent", help="The agent whose sessions new ones are.")
-@click.option("--light", is_flag=True, help="Dark letters on a light ground.")
+@named_option("--agent", of="agent", help="The agent for new sessions.")
+@click.option("--light", is_flag=True, help="Use the light theme.")
 def tui_verb(app: App, /, *, session: str | None, **wishes: Any) -> None:
-    """Open the terminal app: every session in a list, its conversation, search, and talk.
+    """Open the terminal app to browse, read, search and chat.
 
-    A press of ? shows all keys, Ctrl+P all actions.
+    Press ? for a list of keys, Ctrl+P for all actions.
 
     Examples:
       holdfast tui
-      holdfast tui --restore -              the newest session, to go on with
+      holdfast tui --restore -              continue the newest session
       holdfast tui --light
       holdfast                              the same as `holdfast tui`, on a terminal
     """
@@ -38,7 +38,7 @@ def tui_verb(app: App, /, *, session: str | None, **wishes: Any) -> None:
         if not is_installed():
             raise ModuleNotFoundError(name="textual")
     if not has_terminal():
-        raise UsageError("the terminal app needs a terminal", remedy="In a pipe use `holdfast list --json`.")
+        raise UsageError("the terminal app needs a terminal", remedy="In a pipe, use `holdfast list --json`.")
     start(app, session_id=None if session is None else choose(app.library, session), **wishes)
 
 
@@ -65,19 +65,19 @@ def start(app: App, **wishes: Any) -> None:
 
 @verb("web")
 @port_option(0)
-@host_option("NAME", "An address of this machine for itself.")
-@click.option("--no-open", is_flag=True, help="Print the address, and open no browser.")
-@option("--model NAME", "The model for chats, as of `holdfast chat`.")
-@option("--agent ID", "The agent whose sessions new chats are.")
+@host_option("NAME", "The loopback address to listen on.")
+@click.option("--no-open", is_flag=True, help="Print the address without opening a browser.")
+@option("--model NAME", "The model for chats, as for `holdfast chat`.")
+@option("--agent ID", "The agent for new chats.")
 def web_verb(app: App, *, port: int, host: str, no_open: bool, **wishes: str | None) -> None:
-    """Open every session in a browser: list, search, conversation, branches, activity, chat.
+    """Open the web app to browse, read, search, branch and chat.
 
-    The page is served on this machine only. The address that is printed lets one browser in, once.
-    Ctrl-C ends it; running answers are stopped, and what was said is kept.
+    Pages are served to this machine only. The printed address contains a one-time login for one browser.
+    Press Ctrl-C to stop; running answers are stopped, and what was said so far is kept.
 
     Examples:
       holdfast web
-      holdfast web --no-open                print the address, and open nothing
+      holdfast web --no-open                only print the address
       holdfast web --port 8600 --store ./.holdfast
     """
     with needs_extra("web"):
@@ -85,7 +85,7 @@ def web_verb(app: App, *, port: int, host: str, no_open: bool, **wishes: str | N
     # Plain HTTP, and whoever is let in can do everything: that is for this machine alone.
     if host not in _LOOPBACK:
         remedy = "Use 127.0.0.1, and a tunnel such as `ssh -L` from elsewhere."
-        raise UsageError(f"{host[:60]!a} is not this machine for itself", remedy=remedy)
+        raise UsageError(f"{host[:60]!a} is not a loopback address", remedy=remedy)
     from holdfast.agent import Kit
     from holdfast.apps.cli._health import check_settings, check_store
 
@@ -96,7 +96,7 @@ def web_verb(app: App, *, port: int, host: str, no_open: bool, **wishes: str | N
 
     def ready(url: str) -> None:
         app.err.line(Span("Open ", "good"), url)
-        app.err.line(Span("It works once, for one browser. Ctrl-C ends it.", "faint"))
+        app.err.line(Span("The link works once, in one browser. Press Ctrl-C to stop.", "faint"))
         app.err.flush()
         if not no_open and has_display():
             open_browser(url)
@@ -124,21 +124,21 @@ def open_browser(url: str) -> None:
 
 @verb("mcp")
 @click.option("--write", is_flag=True, help="Let clients add to sessions and fork them.")
-@click.option("--answers", is_flag=True, help="Let clients answer what sessions wait for.")
-@click.option("--http", is_flag=True, help="Streamable HTTP on this machine, with a token.")
+@click.option("--answers", is_flag=True, help="Let clients answer waiting tool calls.")
+@click.option("--http", is_flag=True, help="Serve streamable HTTP on this machine, with a token.")
 @port_option(8765, "The port for --http")
 def mcp_verb(app: App, *, write: bool, answers: bool, http: bool, port: int) -> None:
-    """Give other agents your past sessions, by the Model Context Protocol (MCP).
+    """Give other agents access to your sessions over the Model Context Protocol (MCP).
 
-    Tools to list, search, read, recall and summarise sessions, transcripts as resources, prompts
-    to go on with an earlier one. Nothing can be changed unless --write is given, and no call is
-    approved unless --answers is. Without --http it serves one client on standard input and output.
+    Provides tools to list, search, read, recall and summarise sessions, transcripts as resources, and prompts to
+    continue an earlier session. Read-only unless --write is given; waiting calls can only be answered with
+    --answers. Serves one client on standard input and output unless --http is given.
 
     Examples:
-      claude mcp add holdfast -- holdfast mcp      in Claude Code: that is all
+      claude mcp add holdfast -- holdfast mcp      set up in Claude Code
       holdfast mcp                                 as the command of any MCP client
-      holdfast mcp --write                         it may also save and fork
-      holdfast mcp --http --port 8765              by HTTP, for clients of this machine
+      holdfast mcp --write                         also allow saving and forking
+      holdfast mcp --http --port 8765              over HTTP, for local clients
     """
     with needs_extra("mcp"):
         from holdfast.apps.mcp.run import serve_http, serve_stdio
@@ -158,24 +158,24 @@ def mcp_verb(app: App, *, write: bool, answers: bool, http: bool, port: int) -> 
 
 
 @verb("bridge")
-@option("--socket PATH", "Listen there; the folder must be yours alone.")
-@click.option("--stdio", is_flag=True, help="Serve one client, on standard input and output.")
+@option("--socket PATH", "Listen on this socket, in a directory only you can access.")
+@click.option("--stdio", is_flag=True, help="Serve one client on standard input and output.")
 @model_option
-@named_option("--agent", of="agent", help="The agent whose sessions the new ones are.")
-@click.option("--schema", "shows_schema", is_flag=True, help="Print the schema, and end.")
+@named_option("--agent", of="agent", help="The agent for new sessions.")
+@click.option("--schema", "shows_schema", is_flag=True, help="Print the schema and exit.")
 def bridge_verb(
     app: App, *, socket: str | None, stdio: bool, model: str | None, agent: str | None, shows_schema: bool
 ) -> None:
-    """Serve sessions and an agent to programs in any language, as lines of JSON.
+    """Serve sessions and an agent to programs in any language, over newline-delimited JSON.
 
     Each line is a message with a type, such as {"type": "session_list"}, or a JSON-RPC 2.0 request,
-    such as {"jsonrpc": "2.0", "id": 1, "method": "session.list"}; it is answered in kind. Every
-    connection has a current session of its own. The model: as for `holdfast chat`.
+    such as {"jsonrpc": "2.0", "id": 1, "method": "session.list"}; answers have the same form. Every
+    connection has its own current session. The model is chosen as by `holdfast chat`.
 
     Examples:
-      holdfast bridge                        at a private socket of yours
+      holdfast bridge                        on a private socket
       holdfast bridge --socket ~/.run/holdfast.sock
-      holdfast bridge --stdio                for the program that starts it
+      holdfast bridge --stdio                for a parent process
       holdfast bridge --schema               every message, as a JSON schema
     """
     if shows_schema:
@@ -187,7 +187,7 @@ def bridge_verb(
     from holdfast.apps.ipc.bridge import default_address, serve_socket, serve_stdio
 
     if stdio and socket is not None:
-        raise UsageError("a bridge is either at a socket or on standard input", remedy="Use one.")
+        raise UsageError("--socket and --stdio cannot be used together", remedy="Use one.")
     kit = Kit.configured(app.place, model=model, agent=agent)
     app.tell_guide(kit)
     if stdio:

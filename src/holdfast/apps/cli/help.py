@@ -34,7 +34,7 @@ def complete_command(ctx: click.Context, _: click.Parameter, incomplete: str) ->
 @verb("help")
 @click.argument("words", metavar="[COMMAND]...", nargs=-1, shell_complete=complete_command)
 def help_verb(app: App, words: tuple[str, ...]) -> None:
-    """Explain a command, with examples; without one list them all.
+    """Show help for a command with examples, or list all commands.
 
     Examples:
       holdfast help
@@ -61,12 +61,12 @@ def find_command(words: tuple[str, ...]) -> click.Context:
 
 @verb("man")
 @click.argument("words", metavar="[COMMAND]...", nargs=-1, shell_complete=complete_command)
-@click.option("--install", is_flag=True, help="Write all pages where `man` looks for them.")
+@click.option("--install", is_flag=True, help="Install all manual pages where `man` looks for them.")
 def man_verb(app: App, words: tuple[str, ...], *, install: bool) -> None:
-    """Show the manual page of a command, or of all of them.
+    """Show the manual page of a command, or of holdfast itself.
 
-    On a terminal the program `man` shows it; a pipe gets the page itself, in troff. With --install
-    every page is written below ~/.local/share/man, where `man` finds it.
+    On a terminal the page is shown by `man`; in a pipe it is printed as troff. With --install all pages are
+    written to ~/.local/share/man, where `man` finds them.
 
     Examples:
       holdfast man
@@ -215,12 +215,12 @@ def _text(text: str) -> str:
 
 @verb("completion")
 @click.argument("shell", type=click.Choice(list(_PLACES)), required=False)
-@click.option("--install", is_flag=True, help="Write it where the shell looks for such scripts.")
+@click.option("--install", is_flag=True, help="Install the script where the shell looks for it.")
 def completion_verb(app: App, shell: str | None, *, install: bool) -> None:
-    """Print the script by which a shell completes commands, options, ids, tags and formats.
+    """Print a shell completion script for commands, options, ids, tags and formats.
 
-    Without a name it is for the shell that SHELL names. With --install the script is written to
-    where bash (with the package bash-completion), zsh or fish look for it; begin a new shell then.
+    The shell defaults to $SHELL. With --install the script is written to where bash (with bash-completion),
+    zsh or fish look for it; start a new shell afterwards.
 
     Examples:
       holdfast completion bash --install
@@ -234,7 +234,7 @@ def completion_verb(app: App, shell: str | None, *, install: bool) -> None:
 
     chosen = shell or os.path.basename(os.environ.get("SHELL", ""))
     if chosen not in _PLACES:
-        raise UsageError("which shell is it for?", remedy=f"Say one of: {', '.join(_PLACES)}.")
+        raise UsageError("cannot tell your shell", remedy=f"Name one of: {', '.join(_PLACES)}.")
     if not install:
         app.out.sink(is_json=False).write(script(chosen).encode())
         return

@@ -40,22 +40,22 @@ def _complete_tool(_ctx: click.Context, parameter: click.Parameter, incomplete: 
 @click.argument("paths", metavar="PATH...", nargs=-1, shell_complete=complete_file)
 @option(
     "--format FORMAT",
-    "Whose files they are: a tool's name, bundle, messages, or auto, by their content.",
+    "Source format: a tool's name, bundle, messages, or auto (detect by content).",
     default="auto",
     shell_complete=_complete_tool,
 )
-@click.option("--scan", is_flag=True, help="Find the sessions of every tool of this user.")
-@option("--tool TOOL", "With --scan: only of this tool.", shell_complete=_complete_tool)
-@click.option("--watch", is_flag=True, help="Stay, and bring in what comes; ctrl-c ends it.")
+@click.option("--scan", is_flag=True, help="Find the sessions of all your tools.")
+@option("--tool TOOL", "With --scan: only this tool.", shell_complete=_complete_tool)
+@click.option("--watch", is_flag=True, help="Keep running and import changes until Ctrl-C.")
 @option("--every SECONDS", "With --watch: how often to look.", type=click.FloatRange(min=0.05), default=1.0)
-@click.option("--dry-run", is_flag=True, help="Say what would come, and record nothing.")
-@option("--verify-key KEY", "Only files that were signed with this public key, or the one in this file.")
+@click.option("--dry-run", is_flag=True, help="Show what would be imported without recording anything.")
+@option("--verify-key KEY", "Only accept files signed with this public key (or the key in this file).")
 @json_option
 def import_verb(app: App, paths: tuple[str, ...], tool: str | None, verify_key: str | None, **how: Any) -> int:
-    """Bring in sessions from files and folders of other tools, from bundles and message lists.
+    """Import sessions from files and directories of other tools, bundles and message lists.
 
-    Files are only read. Importing the same again adds what is new and nothing else. What a file
-    brings is not trusted: no permission, plugin or setting comes in with it.
+    Source files are only read. Importing the same source again adds only what is new. Sources are not
+    trusted: permissions, plugins and settings are never imported.
 
     Examples:
       holdfast import ~/.codex/sessions
@@ -71,7 +71,7 @@ def import_verb(app: App, paths: tuple[str, ...], tool: str | None, verify_key: 
         from holdfast.library import read_signed
 
         if scan or watch:
-            raise UsageError("--verify-key is for files that are named, not for --scan and --watch")
+            raise UsageError("--verify-key cannot be used with --scan or --watch")
         # All of them are verified before the first one is brought in.
         signed = {path: read_signed(path, verify_key) for path in paths}
     importing = _Importing(app, signed, dry_run=how["dry_run"])
@@ -99,12 +99,12 @@ def import_verb(app: App, paths: tuple[str, ...], tool: str | None, verify_key: 
 
 def _check(paths: tuple[str, ...], format: str, tool: str | None, *, scan: bool) -> None:
     if scan == bool(paths):
-        told = "an import needs the paths of files or folders, or --scan alone"
+        told = "specify files or directories to import, or --scan"
         raise UsageError(told, remedy="holdfast import PATH..., or holdfast import --scan")
     if tool is not None and not scan:
-        raise UsageError("--tool goes with --scan", remedy=f"Use --format {tool} for a path.")
+        raise UsageError("--tool requires --scan", remedy=f"Use --format {tool} for a path.")
     if scan and format != "auto":
-        raise UsageError("--format goes with paths", remedy="Use --tool with --scan.")
+        raise UsageError("--format cannot be used with --scan", remedy="Use --tool with --scan.")
 
 
 def _may_ask() -> bool:
@@ -201,13 +201,13 @@ class _Importing:
             self._app.warn(text, remedy)
         if len(reasons) > _REASONS_SHOWN:
             more = len(reasons) - _REASONS_SHOWN
-            self._app.warn(f"and {more:,} more of the kind; all of them with --json")
+            self._app.warn(f"and {more:,} more like these; use --json to see all")
 
     def watch(self, places: Callable[[], list[Place]], every: float) -> int:
         """Bring in what is there and then what comes, until ctrl-c. Only changes are told."""
         seen: dict[str, object] = {}
         if self._app.err.is_terminal:
-            self._app.err.line(Span("watching; ctrl-c ends it", "faint"))
+            self._app.err.line(Span("watching; press Ctrl-C to stop", "faint"))
         try:
             while True:
                 for place in places():

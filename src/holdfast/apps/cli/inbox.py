@@ -16,13 +16,13 @@ _COLUMNS = (Column("ID"), Column("SESSION"), Column("AGENT"), Column("WAITS FOR"
 
 
 @verb("waiting")
-@option("--agent NAME", "Only the questions of this agent.")
-@option("--session ID", "Only the questions of this session.")
+@option("--agent NAME", "Only calls by this agent.")
+@option("--session ID", "Only calls in this session.")
 @json_option
 def waiting_verb(app: App, agent: str | None, session: str | None) -> None:
-    """List the questions that sessions wait for, the oldest first.
+    """List tool calls waiting for approval, oldest first.
 
-    Answer one with `holdfast approve` or `holdfast deny`; whoever runs the agent goes on then.
+    Answer with `holdfast approve` or `holdfast deny`; the agent then continues in the process that runs it.
 
     Examples:
       holdfast waiting
@@ -39,29 +39,29 @@ def waiting_verb(app: App, agent: str | None, session: str | None) -> None:
         ]  # fmt: skip
         app.out.table(_COLUMNS, rows)
     else:
-        app.err.line("Nothing waits.")
+        app.err.line("No tool calls are waiting.")
 
 
 @verb("approve")
 @click.argument("id", metavar="ID")
-@click.option("--edit", is_flag=True, help="Change the arguments in your editor first.")
+@click.option("--edit", is_flag=True, help="Edit the arguments in your editor first.")
 def approve_verb(app: App, id: str, *, edit: bool) -> None:
-    """Allow a call that waits, from any process; who runs its agent carries it out.
+    """Approve a waiting tool call; the process that runs its agent carries it out.
 
-    The beginning of an id is enough if no other begins so.
+    A unique prefix of the id is enough.
 
     Examples:
       holdfast approve 3f9a
-      holdfast approve 3f9a --edit        with other arguments
+      holdfast approve 3f9a --edit        edit the arguments first
     """
     _answer(app, id, _edited(app.library.inbox.find(id).args) if edit else True, None)
 
 
 @verb("deny")
 @click.argument("id", metavar="ID")
-@option("--because TEXT", "What the model is told.")
+@option("--because TEXT", "The reason given to the model.")
 def deny_verb(app: App, id: str, because: str | None) -> None:
-    """Refuse a call that waits; the model is told why, and goes on without it.
+    """Deny a waiting tool call; the model is told why and continues without it.
 
     Examples:
       holdfast deny 3f9a --because "not on a Sunday"
@@ -76,8 +76,8 @@ def _answer(app: App, id: str, answer: Any, because: str | None) -> None:
 
 def _edited(args: Any) -> Any:
     if not isinstance(args, dict):
-        refuse("there are no arguments here to change")
+        refuse("this call has no arguments to edit")
     text = click.edit(as_editable(args), extension=".json")
     if text is None:
-        refuse("nothing was changed, so nothing is answered")
+        refuse("no changes were made, so nothing was answered")
     return read_edited(text)

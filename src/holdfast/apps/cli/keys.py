@@ -26,7 +26,7 @@ _NEEDS_NAME = ("new", "add", "remove", "public")
 def _rewrite(app: App, act: str, word: str, ids: tuple[str, ...], *, everything: bool) -> int:
     """Do what ``hf.keys`` calls ``act`` to the sessions, and tell it; the exit code."""
     if everything == bool(ids):
-        refuse("name the sessions, or say --all")
+        refuse("specify sessions, or --all")
     # None is everything, trash and agents too, which have no id to be named by.
     chosen = None if everything else [choose(app.library, id) for id in ids]
     with app.err.meter("rewriting") as progress:
@@ -62,11 +62,11 @@ def _tell(app: App, done: Resealed, word: str) -> int:
 @click.argument("name", required=False, metavar="[SOURCE|KEY]")
 @json_option
 def keys_verb(app: App, what: str, name: str | None) -> int:
-    """Tell which keys open what is sealed here, make one, or change what they open.
+    """List the encryption keys of this store, create one, or change which keys open it.
 
-    new makes a random key; add lets one more key open everything; remove lets one open nothing any
-    more; check says whether all opens with the keys that are set, with exit code 4 if not. Keys
-    themselves are never shown, nor kept in the store: a key is told by its fingerprint.
+    `new` creates a random key, `add` authorizes another key, `remove` revokes one, and `check` verifies that
+    everything opens with the configured keys (exit code 4 if not). Keys are identified by fingerprint; they
+    are never shown and never kept in the store.
 
     Examples:
       holdfast keys                      which keys open what
@@ -77,7 +77,7 @@ def keys_verb(app: App, what: str, name: str | None) -> int:
       holdfast keys check
       holdfast keys public file:~/sign.key   for who verifies what it signed
 
-    A key is named by where it is:
+    Key sources:
       keyring, keyring:NAME     the system's keyring
       file:PATH                 32 bytes, raw, in hex or base64; only you may read it
       env:VARIABLE              the same in a variable
@@ -108,7 +108,7 @@ def _list(app: App) -> int:
         ]
         app.out.table(_COLUMNS, rows)
     else:
-        app.out.line("nothing is sealed here")
+        app.out.line("nothing is encrypted here")
     return EXIT_FINE
 
 
@@ -135,8 +135,8 @@ def _make_or_show(app: App, source: str, *, new: bool) -> int:
         app.out.json(KeyMade(id=text, source=source))
     elif new:
         app.out.line("made ", Span(text, "name"), f" in {source}")
-        app.err.line(f"Use it with: key = '{source}' in your config.toml, and seal = true for new sessions.")
-        app.err.line("Keep a copy in a safe place: without it nothing that it seals can be read.")
+        app.err.line(f"To use it, set: key = '{source}' in your config.toml, and seal = true for new sessions.")
+        app.err.line("Keep a copy in a safe place: without it, sealed sessions cannot be read.")
     else:
         app.out.line(text)
     return EXIT_FINE
@@ -145,11 +145,11 @@ def _make_or_show(app: App, source: str, *, new: bool) -> int:
 @verb("encrypt")
 @_some_or_all
 def encrypt_verb(app: App, ids: tuple[str, ...], *, everything: bool) -> int:
-    """Seal sessions with all they have: log, payloads, snapshots; with --all also trash, agents and what they share.
+    """Encrypt sessions: log, payloads and snapshots; with --all also the trash, agents and what they share.
 
-    The key is the one that `key` names in your configuration (see `holdfast keys --help`). The log
-    is written anew and the old bytes are destroyed. Broken off at any moment, every session opens,
-    and the same command goes on. Forks are sessions of their own: seal them too.
+    Uses the key named by `key` in your configuration (see `holdfast keys --help`). Logs are rewritten and the
+    old bytes destroyed. If interrupted, every session still opens; run the same command again to finish.
+    Forks are separate sessions: encrypt them too.
 
     Examples:
       holdfast encrypt trip-planner
@@ -162,9 +162,9 @@ def encrypt_verb(app: App, ids: tuple[str, ...], *, everything: bool) -> int:
 @verb("decrypt")
 @_some_or_all
 def decrypt_verb(app: App, ids: tuple[str, ...], *, everything: bool) -> int:
-    """Take the seal off sessions and all they have; with --all also off trash, agents and what they share.
+    """Decrypt sessions; with --all also the trash, agents and what they share.
 
-    Broken off at any moment, every session opens, and the same command goes on.
+    If interrupted, every session still opens; run the same command again to finish.
 
     Examples:
       holdfast decrypt trip-planner
@@ -176,14 +176,14 @@ def decrypt_verb(app: App, ids: tuple[str, ...], *, everything: bool) -> int:
 
 @verb("rotate")
 @option("--to SOURCE", "The new key, such as keyring:NAME.", name="source")
-@click.option("--data", is_flag=True, help="Seal everything again, with new data keys.")
+@click.option("--data", is_flag=True, help="Re-encrypt everything with new data keys.")
 @json_option
 def rotate_verb(app: App, *, source: str | None, data: bool) -> int:
-    """Wrap the data keys of all sealed sessions, of trash, agents and what they share, under another key.
+    """Re-encrypt the data keys of everything in the store with a new key.
 
-    The old key opens nothing afterwards; name the new one in your configuration. With --data all
-    is sealed again, which is what to do when a data key may have been seen. Broken off at any
-    moment, everything opens with the old key or the new one, and the same command goes on.
+    Afterwards the old key opens nothing; set the new one in your configuration. With --data, all content is
+    re-encrypted with new data keys, in case a data key has leaked. If interrupted, everything opens with
+    the old or the new key; run the same command again to finish.
 
     Examples:
       holdfast rotate --to file:~/.config/holdfast/new.key
@@ -191,10 +191,10 @@ def rotate_verb(app: App, *, source: str | None, data: bool) -> int:
       holdfast rotate --data
     """
     if source is None and not data:
-        refuse("name the new key with --to, or say --data")
+        refuse("specify the new key with --to, or use --data")
     with app.err.meter("rotating") as progress:
         done = app.library.keys.rotate(source, data=data, progress=progress)
     code = _tell(app, done, "rotated")
     if source is not None and done.changed and not app.as_json:
-        app.err.line(f"Name the new key from now on: key = '{source}' in your config.toml.")
+        app.err.line(f"Set the new key from now on: key = '{source}' in your config.toml.")
     return code

@@ -27,10 +27,10 @@ _WHY = (Column("TAG"), Column("SCORE", right=True), Column("WHY", flexible=True)
 @json_option
 @wait_option
 def title_verb(app: App, id: str, *, text: str | None) -> None:
-    """Show the title of a session, or give it another one.
+    """Show or set the title of a session.
 
-    Without one of its own a session is called by the first words of the user; an empty TEXT goes
-    back to them. A session that another program has open is refused.
+    Untitled sessions are named after the first words of the user; an empty TEXT restores that. Fails if the
+    session is open in another program.
 
     Examples:
       holdfast title trip-planner
@@ -50,20 +50,20 @@ def title_verb(app: App, id: str, *, text: str | None) -> None:
 @verb("tag")
 @session_argument
 @click.argument("tags", metavar="[TAG]...", nargs=-1, shell_complete=complete_tag)
-@click.option("--remove", is_flag=True, help="Take these tags away.")
+@click.option("--remove", is_flag=True, help="Remove these tags.")
 @click.option("--why", is_flag=True, help="Explain the automatic tags.")
 @click.option("--suggest", "asks", is_flag=True, help="Ask a model for a title and tags.")
 @option("--model NAME", "The model to ask, such as openai:gpt-5.")
-@click.option("--apply", is_flag=True, help="Record what the model suggests.")
+@click.option("--apply", is_flag=True, help="Apply the suggestions.")
 @json_option
 @wait_option
 def tag_verb(
     app: App, /, *, id: str, tags: tuple[str, ...], remove: bool, why: bool, asks: bool, model: str | None, apply: bool
 ) -> None:
-    """Show the tags of a session; with TAGs add them, or remove them with --remove.
+    """Show the tags of a session, or add TAGs to it (remove them with --remove).
 
-    Automatic tags follow from the content and are never recorded. What a model suggests is only
-    shown unless --apply is given; the beginning of the conversation is sent to it.
+    Automatic tags are derived from the content and never recorded. --suggest sends the beginning of the
+    conversation to a model and only shows its suggestions; --apply records them.
 
     Examples:
       holdfast tag trip-planner                    show its tags
@@ -73,11 +73,11 @@ def tag_verb(
       holdfast tag trip-planner --suggest --apply  let a model write title and tags
     """
     if why + asks + bool(tags) > 1:
-        refuse("choose one of TAG, --why and --suggest")
+        refuse("TAG, --why and --suggest cannot be used together")
     if remove and not tags:
-        refuse("--remove needs the tags to remove")
+        refuse("--remove requires the tags to remove")
     if (model or apply) and not asks:
-        refuse(f"--{'model' if model else 'apply'} belongs to --suggest")
+        refuse(f"--{'model' if model else 'apply'} requires --suggest")
     session_id = choose(app.library, id)
     if why:
         _explain(app, session_id)
@@ -128,19 +128,19 @@ def _suggest(app: App, session_id: str, model: str | None, *, apply: bool) -> No
     app.out.line(Span("title  ", "faint"), found.title or "(none)")
     app.out.line(Span("tags   ", "faint"), ", ".join(found.tags) or "(none)")
     if not apply:
-        app.err.line(Span("Nothing was recorded; --apply does.", "faint"))
+        app.err.line(Span("Nothing was recorded; use --apply to record it.", "faint"))
 
 
 @verb("pin")
 @session_argument
-@click.option("--off", is_flag=True, help="Let policies have it again.")
-@option("--hold REASON", "Legal hold: nobody can delete it.")
+@click.option("--off", is_flag=True, help="Remove the pin.")
+@option("--hold REASON", "Place under legal hold, so that nobody can delete it.")
 @click.option("--release", is_flag=True, help="End the legal hold.")
 @wait_option
 def pin_verb(app: App, /, *, id: str, off: bool, hold: str | None, release: bool) -> None:
-    """Pin a session, so that `holdfast prune` leaves it alone whatever the policies say.
+    """Protect a session from `holdfast prune`, whatever the policies say.
 
-    A legal hold goes further: as long as it lasts, nobody can delete the session.
+    A legal hold goes further: while it lasts, nobody can delete the session.
 
     Examples:
       holdfast pin trip-planner
@@ -149,7 +149,7 @@ def pin_verb(app: App, /, *, id: str, off: bool, hold: str | None, release: bool
       holdfast pin trip-planner --release
     """
     if off + release + (hold is not None) > 1:
-        refuse("choose one of --off, --hold and --release")
+        refuse("--off, --hold and --release cannot be used together")
     session_id = choose(app.library, id)
     policies = app.library.policies
     if hold is not None:
@@ -195,7 +195,7 @@ def suggest(app: App, session_id: str, model: str | None) -> Suggestion:
     settings = configuration({} if app.place is None else {"store": app.place})
     choice = choose_model(model, settings).named()
     if choice.is_guide:
-        raise UsageError("only a language model finds a title, and none was found", remedy=choice.explain())
+        raise UsageError("suggestions need a language model, and none is available", remedy=choice.explain())
     app.err.line(Span(choice.explain(), "faint"))
     # The conversation is text of strangers: it comes last, named as material.
     prompt = f"{_WORDS}\n---\n{_transcript(app, session_id)}"

@@ -49,20 +49,20 @@ _COLUMNS = (Column("ID"), Column("DELETED"), _TITLE, Column("SIZE", right=True, 
     show_default=False,
 )
 @limit_option(LIMIT)
-@click.option("--all", "everything", is_flag=True, help="The same as --limit 0.")
-@option("--after CURSOR", "The page after this one: `next` of --json.")
+@click.option("--all", "everything", is_flag=True, help="Show all (same as --limit 0).")
+@option("--after CURSOR", "Show the page after this cursor (`next` of --json).")
 @filter_options(
-    tags="Only with this tag; repeatable.",
-    since="Changed since: 2026-05-01, 3d, 2h.",
-    until="Changed until then.",
+    tags="Only sessions with this tag; repeatable.",
+    since="Only sessions changed since: 2026-05-01, 3d, 2h.",
+    until="Only sessions changed before.",
     agent_id="Only sessions of this agent.",
-    model="Only sessions that this model answered last.",
+    model="Only sessions last answered by this model.",
 )
-@option("--status STATUS", f"Only of this status: {', '.join(STATUSES)}.", type=click.Choice(STATUSES))
-@click.option("--failed", is_flag=True, help="Only failed ones: the same as --status failed.")
+@option("--status STATUS", f"Only sessions with this status: {', '.join(STATUSES)}.", type=click.Choice(STATUSES))
+@click.option("--failed", is_flag=True, help="Only failed sessions (same as --status failed).")
 @option(
     "--columns NAMES",
-    f"Which columns, with commas between: {', '.join(_SHOWN)}.",
+    f"Comma-separated columns to show: {', '.join(_SHOWN)}.",
     callback=lambda _ctx, _parameter, names: _columns(names),
 )
 @named_option("--parent", of="session", help="Only forks of this session.")
@@ -70,14 +70,12 @@ _COLUMNS = (Column("ID"), Column("DELETED"), _TITLE, Column("SIZE", right=True, 
     "--cwd",
     of="folder",
     callback=lambda _ctx, _parameter, place: None if place is None else os.path.abspath(place),
-    help="Only sessions whose agent worked in this folder.",
+    help="Only sessions whose agent worked in this directory.",
 )
-@click.option(
-    "--archived/--not-archived", default=None, help="Only archived sessions, or only others; without it both."
-)
-@click.option("--watch", is_flag=True, help="Show changes as they happen, until Ctrl-C.")
-@click.option("--tree", is_flag=True, help="Forks below the sessions that they came from.")
-@click.option("--trash", is_flag=True, help="What was deleted, last first, and can come back.")
+@click.option("--archived/--not-archived", default=None, help="Only archived, or only other sessions (default: both).")
+@click.option("--watch", is_flag=True, help="Watch for changes until Ctrl-C.")
+@click.option("--tree", is_flag=True, help="Show forks below their parents.")
+@click.option("--trash", is_flag=True, help="List deleted sessions, most recent first.")
 @json_option
 def list_verb(
     app: App,
@@ -92,14 +90,14 @@ def list_verb(
     sort: str,
     **narrowed: Any,
 ) -> None:
-    """List the sessions, newest first.
+    """List sessions, newest first.
 
-    With TEXT only those that have each of its words in their title, id, agent, model or tags, case
-    and accents aside. Sorted otherwise, most comes first, and titles from A to Z.
+    TEXT limits the list to sessions that have every word of it in their title, id, agent, model or
+    tags, ignoring case and accents. --sort puts the largest first, and titles from A to Z.
 
-    The state is told where it matters: running, waiting, interrupted, damaged, unreadable, sealed,
-    or written by a newer version. Topics are what the catalogue calls a session by its content.
-    With --watch and --json, or into a pipe, each change is a line: added, changed or removed.
+    STATE is shown unless a session is idle: running, waiting, interrupted, failed, damaged, unreadable,
+    sealed, or written by a newer version. TOPICS are tags derived from the content. With --watch, each
+    change is printed as one line (added, changed or removed) in a pipe or with --json.
 
     Examples:
       holdfast list
@@ -118,7 +116,7 @@ def list_verb(
         list_trash(app, shown)
         return
     if failed and narrowed["status"] not in (None, "failed"):
-        refuse("choose one of --failed and --status")
+        refuse("--failed and --status cannot be used together")
     narrowed["status"] = "failed" if failed else narrowed["status"]
     if narrowed["parent"] is not None:
         narrowed["parent"] = choose(app.library, narrowed["parent"])
@@ -190,7 +188,7 @@ def _cells(row: SessionMetadata, now: int, short: Mapping[str, str], mark: str, 
 def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> None:
     """Where nothing or not everything is shown, say why."""
     if rows and rows.has_more and app.out.is_terminal:
-        more = Span("and more; all with --all", "faint")
+        more = Span("and more; use --all to show all", "faint")
         app.err.line(more if filtered else older(app.library.catalog_health().sessions - len(rows)))
     elif not rows and filtered:
         tell_none(app, tags)
@@ -198,8 +196,8 @@ def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> 
         app.warn(*hint)
     elif not rows:
         app.err.line(f"There are no sessions in {app.where} yet.")
-        app.err.line(Span("  holdfast chat              talk to an agent; its session stays", "faint"))
-        app.err.line(Span("  holdfast import --scan     bring in the sessions of other tools", "faint"))
+        app.err.line(Span("  holdfast chat              chat with an agent in a persistent session", "faint"))
+        app.err.line(Span("  holdfast import --scan     import sessions from other tools", "faint"))
 
 
 def list_trash(app: App, limit: int | None) -> None:
@@ -208,7 +206,7 @@ def list_trash(app: App, limit: int | None) -> None:
     ctx = click.get_current_context()
     names = {parameter.name or "" for parameter in ctx.command.params} - _WITH_TRASH
     if any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names):
-        refuse("--trash goes with --limit, --all, --json and --store only")
+        refuse("--trash can only be combined with --limit, --all, --json and --store")
     found = app.library.trash.list()
     shown = found[:limit]
     if app.as_json:
@@ -228,8 +226,8 @@ def list_trash(app: App, limit: int | None) -> None:
     if app.out.is_terminal:
         if len(shown) < len(found):
             more = counted(len(found) - len(shown), "session")
-            app.err.line(Span(f"and {more} deleted before; all with --all", "faint"))
-        app.err.line(Span("One comes back with `holdfast undelete ID`.", "faint"))
+            app.err.line(Span(f"and {more} deleted earlier; use --all to show them", "faint"))
+        app.err.line(Span("Restore one with `holdfast undelete ID`.", "faint"))
 
 
 # A list of sessions that goes on: what is added, changed or removed, by whichever process.
@@ -252,7 +250,7 @@ def watch_sessions(app: App, ask: Callable[[], Page], draw: Callable[[Sequence[S
                 app.out.flush()
                 click.clear()
                 draw(rows)
-                app.out.line(Span("watching; Ctrl-C ends it", "faint"))
+                app.out.line(Span("watching; press Ctrl-C to stop", "faint"))
             elif not redraws:
                 for change in changes:
                     _tell(app, change)

@@ -20,18 +20,18 @@ _LINES_MAX = 10_000
 
 @verb("redact")
 @session_argument
-@option("--find TEXT", "Also this text; - reads one from each line of the input.", name="texts", multiple=True)
-@click.option("--alone", is_flag=True, help="Leave forks, parents and the trash as they are.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be replaced.")
+@option("--find TEXT", "Also replace this text; - reads one per line from standard input.", name="texts", multiple=True)
+@click.option("--alone", is_flag=True, help="Do not redact forks, parents and the trash.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be replaced.")
 @yes_option
 @json_option
 def redact_verb(app: App, id: str, *, texts: tuple[str, ...], alone: bool, dry_run: bool, yes: bool) -> int:
-    """Replace secrets by marks in a session that is recorded already, for good.
+    """Permanently replace secrets in a recorded session by placeholders.
 
-    What the rules find goes, and every text that is given. The log is written anew and the old one is destroyed; so
-    are snapshots, payloads and bytes in quarantine that held the secret, and the catalogue is made anew. Sessions
-    that share events with it are treated in the same way. On a terminal it asks first. Copies outside of the store
-    are not reached, and a secret that was written down should be replaced by a new one all the same.
+    Replaces everything the rules detect and every text given with --find. The log is rewritten and the old
+    one destroyed, along with snapshots, payloads and quarantined bytes that contain a secret, and the
+    catalogue is rebuilt. Sessions that share events are redacted too. Asks for confirmation on a terminal.
+    Copies outside the store are not affected, and a leaked secret should be revoked in any case.
 
     Examples:
       holdfast redact trip-planner --dry-run
@@ -48,7 +48,7 @@ def redact_verb(app: App, id: str, *, texts: tuple[str, ...], alone: bool, dry_r
     # The same search twice: what is asked about is what is there, not what was guessed.
     if asks:
         _show(app, app.library.redact(session_id, find=find, relatives=not alone, dry_run=True))
-        if not click.confirm("Replace them for good?", err=True):
+        if not click.confirm("Replace them permanently?", err=True):
             app.err.line("Nothing was changed.")
             return EXIT_FAILED
     report = app.library.redact(session_id, find=find, relatives=not alone, dry_run=dry_run)
@@ -74,7 +74,7 @@ def _show(app: App, report: RedactionReport, *, done: bool = False) -> None:
     if len(changed) > 1:
         app.out.line(f"  in {counted(len(changed), 'session')} that share events")
     if report.unscanned:
-        app.err.line(f"  {report.unscanned:,} characters could not be looked at in time, and were masked")
+        app.err.line(f"  {report.unscanned:,} characters could not be scanned in time and were masked")
     if report.spared:
         app.err.line(f"  {report.spared:,} signatures hold it and were left: a provider refuses a changed one")
     for text in report.unreached:

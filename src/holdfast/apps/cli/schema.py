@@ -81,9 +81,9 @@ def _complete(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
 @verb("schema")
 @click.argument("name", metavar="[NAME]", required=False, shell_complete=_complete)
 def schema_verb(app: App, name: str | None) -> None:
-    """Print the JSON schema of what a command prints with --json, or list the schemas.
+    """Print the JSON schema of a command's --json output, or list all schemas.
 
-    Members that a schema has keep their name, type and meaning; new ones may come.
+    Existing members keep their name, type and meaning; new ones may be added.
 
     Examples:
       holdfast schema                  the names, and what prints each

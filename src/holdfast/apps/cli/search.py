@@ -28,26 +28,26 @@ _ARROWS = {"tool_call": "→ ", "tool_result": "← "}
 
 @verb("search")
 @click.argument("query", nargs=-1, required=True)
-@named_option("--in", "inside", of="session", help="Only in this session; - for the newest.")
+@named_option("--in", "inside", of="session", help="Search only this session; - for the newest.")
 @filter_options(
-    tags="Only sessions with it; repeatable.",
-    since="Said since: 2026-05-01, 3d, 2h.",
-    until="Said until then.",
+    tags="Only sessions with this tag; repeatable.",
+    since="Only matches since: 2026-05-01, 3d, 2h.",
+    until="Only matches before.",
     agent_id="Only sessions of this agent.",
     model="Only sessions with this model.",
 )
-@option("--role ROLE", "Only what this one said: user, assistant, tool, title, …", type=click.Choice(["tool", *ROLES]))
-@option("--tool NAME", "Only calls of this tool and their results.")
+@option("--role ROLE", "Only matches by: user, assistant, tool, title, …", type=click.Choice(["tool", *ROLES]))
+@option("--tool NAME", "Only calls and results of this tool.")
 @limit_option(20)
 @json_option
 def search_verb(app: App, /, *, query: tuple[str, ...], inside: str | None, limit: int, **narrowed: Any) -> None:
-    """Find what was said, in every session or in one.
+    """Search the contents of sessions.
 
-    Words must all be in one event. "…" is a phrase, word* a beginning, -word an exclusion, a OR b a
-    choice; paths and code are found as they stand. Whatever else is in a query is text.
+    All words must occur in the same event. Use "…" for a phrase, word* for a prefix, -word to exclude and
+    a OR b for alternatives. Paths and code match literally, as does everything else.
 
     Examples:
-      holdfast search auth error                 both words, in one event
+      holdfast search auth error                 both words in one event
       holdfast search '"could not connect" -debug'
       holdfast search 'deploy* OR release*' --since 7d
       holdfast search src/auth/login.py --tool Read
@@ -69,7 +69,7 @@ def search_verb(app: App, /, *, query: tuple[str, ...], inside: str | None, limi
     example = f"holdfast show {app.short(first.session_id)} --at {first.hits[0].seq}"
     app.err.line(Span(f"To read around a match: {example}", "faint"))
     if len(hits) == limit:
-        app.err.line(Span("There may be more; all with --limit 0.", "faint"))
+        app.err.line(Span("There may be more matches; use --limit 0 to show all.", "faint"))
 
 
 def _print(app: App, found: Sequence[FoundSession]) -> None:

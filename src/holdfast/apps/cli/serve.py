@@ -36,10 +36,7 @@ if TYPE_CHECKING:
 else:
     (answers,) = lazy_modules("holdfast.library.answers", "store")
 
-PARTS = {
-    "token": "Make, list and revoke the tokens of the service.",
-    "space": "List the spaces of the service, and remove one.",
-}
+PARTS = {"token": "Create, list and revoke access tokens.", "space": "List and remove spaces."}
 _TOKEN_COLUMNS = (*map(Column, ("ID", "SPACE", "SCOPE", "MADE", "STATE")), Column("LABEL", flexible=True))
 _IN = re.compile(r"(\d{1,6}) ?(h|d|w)\Z", re.ASCII)
 _HOURS = {"h": 1, "d": 24, "w": 168}
@@ -48,37 +45,36 @@ _SPACE_COLUMNS = (Column("SPACE"), Column("SESSIONS", right=True), Column("TOKEN
 
 @verb("serve", cls=Parts, parts=PARTS, invoke_without_command=True)
 @port_option(8700)
-@host_option("ADDRESS", "The address to listen at; other machines reach only what is not 127.0.0.1.")
+@host_option("ADDRESS", "The address to listen on; 127.0.0.1 is not reachable from other machines.")
+@option("--allow-host NAME", "Additional host name that clients may use; * for any.", name="hosts", multiple=True)
 @option(
-    "--allow-host NAME", "Another name by which clients may call the server; * for any.", name="hosts", multiple=True
+    "--allow-origin URL",
+    "Web origin allowed to use the API, such as https://app.example.",
+    name="origins",
+    multiple=True,
 )
-@option(
-    "--allow-origin URL", "A web page, such as https://app.example, that may use it.", name="origins", multiple=True
-)
-@option(
-    "--rate N", "Requests of one token each second, in the long run.", type=click.FloatRange(min=0.1), default=100.0
-)
+@option("--rate N", "Requests per second and token, on average.", type=click.FloatRange(min=0.1), default=100.0)
 @model_option
-@option("--agent ID", "The agent whose sessions the new ones are.")
-@click.option("--no-agent", is_flag=True, help="Keep sessions only; nobody answers.")
+@option("--agent ID", "The agent for new sessions.")
+@click.option("--no-agent", is_flag=True, help="Serve sessions only, without an agent.")
 @named_option("--files", "root", of="folder", help="Let agents of a space read the files in DIR/<space>.")
 def serve_verb(app: App, /, *, model: str | None, agent: str | None, no_agent: bool, **listening: Any) -> None:
-    """Serve sessions and an agent over HTTP and WebSocket, until the process is asked to end.
+    """Serve sessions and an agent over HTTP and WebSocket.
 
-    Every client has a token, which opens one space: nothing outside it can be reached. The
-    description of the API is at /openapi.json. Turns that run when the server ends are put off,
-    and go on when they are asked for again. Who did what is written to standard error.
+    Every client has a token for one space and cannot reach anything outside it. The API is described at
+    /openapi.json. Turns running at shutdown are suspended and continue when requested again. Requests are
+    logged to standard error.
 
     Examples:
-      holdfast serve token create --space alice    a token for a user, shown once
-      holdfast serve                               at http://127.0.0.1:8700
+      holdfast serve token create --space alice    a token for one user, shown once
+      holdfast serve                               on http://127.0.0.1:8700
       holdfast serve --model openai:gpt-5 --port 9000
       holdfast serve --host 0.0.0.0 --allow-host sessions.example    behind a proxy
     """
     if click.get_current_context().invoked_subcommand is not None:
         return
     if no_agent and (model is not None or agent is not None):
-        raise UsageError("without an agent there is no model", remedy="Leave out --no-agent.")
+        raise UsageError("--no-agent and --model cannot be used together", remedy="Drop one of them.")
     with needs_extra("web"):
         from holdfast.apps.http.server import serve
     from holdfast.agent import Kit
@@ -109,7 +105,7 @@ class _Until(click.ParamType[int]):
             else:
                 moment = datetime.fromisoformat(value.strip()).astimezone()
         except (ValueError, OverflowError):
-            self.fail(f"{value[:40]!a} is no date (2031-05-31) and no time (30d, 12h)", param)
+            self.fail(f"{value[:40]!a} is neither a date (2031-05-31) nor a duration (30d, 12h)", param)
         if moment <= now:
             self.fail(f"{value[:40]!a} has passed", param)
         return int(moment.timestamp() * 1000)
@@ -117,10 +113,10 @@ class _Until(click.ParamType[int]):
 
 @verb("token", serve_verb, cls=click.Group)
 def _token(_: App) -> None:
-    """Make, list and revoke the tokens of the service.
+    """Create, list and revoke access tokens.
 
-    A token opens one space, to read, to write, or for everything (admin); or it opens none, and is
-    for the metrics of the service. The store keeps only a digest of it.
+    A token gives read, write or admin access to one space, or access to the metrics of the service. Only a digest
+    of it is stored.
 
     Examples:
       holdfast serve token create --space alice --scope write --expires 90d
@@ -130,35 +126,33 @@ def _token(_: App) -> None:
 
 
 @verb("create", _token)
-@option("--space NAME", "The space that it opens.", default="", show_default=False)
+@option("--space NAME", "The space it gives access to.", default="", show_default=False)
 @option(
-    "--scope SCOPE",
-    "read, write or admin, each with what those before it may; or metrics, without a space.",
-    default="write",
+    "--scope SCOPE", "read, write or admin, each including the previous; or metrics, without a space.", default="write"
 )
-@option("--expires WHEN", "A date, or in how long: 90d, 12h.", type=_Until())
-@option("--label TEXT", "What it is for.", default="", show_default=False)
+@option("--expires WHEN", "Expiry: a date, or a duration such as 90d or 12h.", type=_Until())
+@option("--label TEXT", "A description.", default="", show_default=False)
 @json_option
 def _create(app: App, *, space: str, scope: str, expires: int | None, label: str) -> None:
-    """Make a token, and show it once."""
+    """Create a token and show it once."""
     from holdfast.apps.http.tokens import METRICS_SCOPE, TokenBook, widest_scope
 
     chosen = widest_scope(scope)
     if not space and chosen != METRICS_SCOPE:
-        raise UsageError("a token opens a space, and none is named", remedy="Name it: --space.")
+        raise UsageError("no space given", remedy="Use --space NAME.")
     text, token = TokenBook(app.library.store).create(space, chosen, expires_at=expires, label=label)
     if app.as_json:
         app.out.json(filled(answers.TokenMade, token, token=text))
         return
     app.out.line(text)
     may = f"may {token.scope} in {token.space}" if token.space else "is for /metrics"
-    app.err.line(Span(f"It {may}. It is shown only now; keep it.", "faint"))
+    app.err.line(Span(f"It {may}. It is not shown again; keep it safe.", "faint"))
 
 
 @verb("list", _token)
 @json_option
 def _list_tokens(app: App) -> None:
-    """List the tokens, newest first; never what they are."""
+    """List tokens, newest first (never their values)."""
     from holdfast.apps.http.tokens import TokenBook
 
     def state(token: Token) -> Literal["good", "expired", "revoked"]:
@@ -171,7 +165,7 @@ def _list_tokens(app: App) -> None:
         app.out.json(answers.TokenList(tokens=[filled(answers.TokenRow, one, state=state(one)) for one in found]))
         return
     if not found:
-        app.err.line("There are no tokens; make one with `holdfast serve token create`.")
+        app.err.line("There are no tokens; create one with `holdfast serve token create`.")
         return
     rows: list[list[Piece]] = []
     for one in found:
@@ -183,18 +177,18 @@ def _list_tokens(app: App) -> None:
 @verb("revoke", _token)
 @click.argument("id", metavar="ID")
 def _revoke(app: App, id: str) -> None:
-    """Let a token count no more; servers notice within a second."""
+    """Revoke a token; servers notice within a second."""
     from holdfast.apps.http.tokens import TokenBook
 
     token = TokenBook(app.library.store).revoke(id)
-    app.err.line(f"The token {token.id} of {token.space or 'metrics'} counts no more.")
+    app.err.line(f"The token {token.id} of {token.space or 'metrics'} has been revoked.")
 
 
 @verb("space", serve_verb, cls=click.Group)
 def _space(_: App) -> None:
-    """List the spaces of the service, and remove one.
+    """List and remove spaces.
 
-    A space is there from the first token that was made for it.
+    A space exists once a token was created for it.
 
     Examples:
       holdfast serve space list
@@ -205,7 +199,7 @@ def _space(_: App) -> None:
 @verb("list", _space)
 @json_option
 def _list_spaces(app: App) -> None:
-    """List the spaces for which tokens were made, with their sessions and good tokens."""
+    """List spaces with their number of sessions and valid tokens."""
     from holdfast.apps.http.tokens import TokenBook
 
     store, now = app.library.store, now_ms()
@@ -218,14 +212,14 @@ def _list_spaces(app: App) -> None:
     elif found:
         app.out.table(_SPACE_COLUMNS, [[one.space, str(one.sessions), str(one.tokens)] for one in found])
     else:
-        app.err.line("There are no spaces; `holdfast serve token create` begins one.")
+        app.err.line("There are no spaces; `holdfast serve token create` creates one.")
 
 
 @verb("remove", _space)
 @click.argument("name", metavar="NAME")
 @yes_option
 def _remove(app: App, name: str, *, yes: bool) -> int:
-    """Revoke the tokens of a space, and put its sessions into its trash.
+    """Revoke the tokens of a space and move its sessions to its trash.
 
     On a terminal it asks first. What is under legal hold, or open, stays, and is named.
     """

@@ -59,7 +59,7 @@ def print_recovery(app: App, found: Recovery) -> None:
     else:
         app.err.line(found.log_line)
     if found.system:
-        app.err.line("The system prompt is kept apart; --json prints it as `system`.")
+        app.err.line("The system prompt is not included; --json has it as `system`.")
     if (part := found.left_out) is not None:
         app.err.line(
             f"The window has no room for {counted(part.messages, 'message')} of about"
@@ -83,23 +83,25 @@ _CONVERSATION = frozenset(
 
 @verb("show")
 @session_argument
-@click.option("--full", is_flag=True, help="Do not shorten tool calls, results and data.")
+@click.option("--full", is_flag=True, help="Do not truncate tool calls, results and data.")
 @option(
-    "--at SEQ", "Around this event; with --events, --state, --messages or --json as it was after it.", type=AtLeast(0)
+    "--at SEQ",
+    "Show the context of this event; with --events, --state, --messages or --json, the session as of it.",
+    type=AtLeast(0),
 )
-@option("--last N", "Only the last N entries or events.", type=AtLeast(1))
-@option("--turn N", "Only this turn, counted from 1.", type=AtLeast(1))
-@click.option("--tools", is_flag=True, help="Only calls of tools with their results.")
-@click.option("--errors", is_flag=True, help="Only what failed or was cut off.")
-@click.option("--events", is_flag=True, help="Every event; with --json one per line.")
-@click.option("--state", is_flag=True, help="The state as JSON.")
-@click.option("--messages", is_flag=True, help="The valid message list as JSON; repairs on stderr.")
+@option("--last N", "Show only the last N entries or events.", type=AtLeast(1))
+@option("--turn N", "Show only turn N, counting from 1.", type=AtLeast(1))
+@click.option("--tools", is_flag=True, help="Show only tool calls and their results.")
+@click.option("--errors", is_flag=True, help="Show only what failed or was interrupted.")
+@click.option("--events", is_flag=True, help="Show raw events; with --json, one per line.")
+@click.option("--state", is_flag=True, help="Print the session state as JSON.")
+@click.option("--messages", is_flag=True, help="Print a valid message list as JSON; repairs go to stderr.")
 @provider_options
 @json_option
 def show_verb(app: App, id: str, at: int | None, last: int | None, *, full: bool, **given: Any) -> int:
-    """Show a session: what it is, and its conversation.
+    """Show a session and its conversation.
 
-    Of a damaged session everything that is whole is shown; the exit code is then 4.
+    Of a damaged session, everything intact is shown and the exit code is 4.
 
     Examples:
       holdfast show -                        the newest session
@@ -107,21 +109,21 @@ def show_verb(app: App, id: str, at: int | None, last: int | None, *, full: bool
       holdfast show trip-planner --last 5
       holdfast show trip-planner --turn 3
       holdfast show trip-planner --errors
-      holdfast show trip-planner --at 12     around event 12, as search names it
-      holdfast show trip-planner --at 12 --state    as it was after event 12
+      holdfast show trip-planner --at 12     context of event 12, as found by search
+      holdfast show trip-planner --at 12 --state    the state as of event 12
       holdfast show trip-planner --events --json
       holdfast show trip-planner --messages --provider openai
     """
     events, state, messages = (given.pop(name) for name in ("events", "state", "messages"))
     if events + state + messages > 1:
-        refuse("choose one of --events, --state and --messages")
+        refuse("--events, --state and --messages cannot be used together")
     part = {name: given.pop(name) for name in ("turn", "tools", "errors")}
     for name in (name for name, value in part.items() if value):
         if at is not None or events or state or messages or app.as_json:
-            refuse(f"--{name} is for the conversation alone, without --at, --events, --state, --messages and --json")
+            refuse(f"--{name} cannot be combined with --at, --events, --state, --messages or --json")
     recovery = {name: value for name, value in given.items() if value is not None}
     if recovery and not messages:
-        refuse(f"--{next(iter(recovery)).replace('_', '-')} belongs to --messages")
+        refuse(f"--{next(iter(recovery)).replace('_', '-')} requires --messages")
     session_id = choose(app.library, id)
     if at is not None and not (events or state or messages or app.as_json):
         return _show_around(app, session_id, at, full=full, last=last)
@@ -182,7 +184,7 @@ def _judge(app: App, row: SessionMetadata) -> int:
     if row.state != "damaged":
         return EXIT_FINE
     id = app.short(row.session_id)
-    app.warn(f"{id} is damaged; everything that is whole was shown", f"See `holdfast verify {id}`.")
+    app.warn(f"{id} is damaged; everything intact was shown", f"See `holdfast verify {id}`.")
     return EXIT_DAMAGED
 
 
@@ -238,14 +240,14 @@ def _cells(event: Event, *, full: bool) -> list[Piece]:
 
 @verb("recover")
 @click.argument("what", metavar="PATH|ID", shell_complete=complete_id)
-@option("--at SEQ", "As it was after this event.", type=AtLeast(0))
+@option("--at SEQ", "The session as of this event.", type=AtLeast(0))
 @provider_options
 @json_option
 def recover_verb(app: App, /, *, what: str, at: int | None, **given: Any) -> None:
-    """Print the conversation as JSON that a provider accepts, whatever happened to the log.
+    """Print the conversation as JSON that a provider accepts, whatever state the log is in.
 
-    Takes a session's id, or the path of any events.jsonl or of a folder with one. What had to be
-    changed is told on standard error. Nothing is written. A name with a slash is always a path.
+    Takes a session id, or the path of an events.jsonl file or of a directory that contains one. Repairs are
+    reported on standard error; nothing is written. An argument with a slash is always a path.
 
     Examples:
       holdfast recover trip-planner > messages.json
@@ -303,7 +305,7 @@ def _recover_file(app: App, path: str, at: int | None, options: Any) -> Recovery
 
 
 def _warn_lost(app: App, what: str, lost: int) -> None:
-    app.warn(f"{what} is damaged: {counted(lost, 'event')} cannot be read and is not in the list")
+    app.warn(f"{what} is damaged: {counted(lost, 'event')} cannot be read and is left out")
 
 
 @verb("snapshots")
@@ -312,8 +314,8 @@ def _warn_lost(app: App, what: str, lost: int) -> None:
 def snapshots_verb(app: App, id: str) -> None:
     """List the snapshots of a session, newest first.
 
-    A snapshot only makes opening fast. Every event is a restore point, with or without one: see
-    `holdfast show ID --state --at SEQ`. One that is not whole is passed over.
+    Snapshots only make opening faster. Every event is a restore point with or without one; see
+    `holdfast show ID --state --at SEQ`. Damaged snapshots are skipped.
 
     Examples:
       holdfast snapshots -
@@ -325,7 +327,7 @@ def snapshots_verb(app: App, id: str) -> None:
         app.out.json(answers.SessionSnapshots(session_id=session_id, snapshots=found))
         return
     if not found:
-        app.err.line(f"{app.short(session_id)} has no snapshots; it is read from its first event.")
+        app.err.line(f"{app.short(session_id)} has no snapshots; it is read from the first event.")
         return
     now, rows = now_ms(), list[list[Piece]]()
     for one in found:

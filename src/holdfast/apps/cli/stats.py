@@ -27,22 +27,22 @@ _TABLES = "periods models agents tags tools topics longest most_expensive days h
 
 @verb("stats")
 @filter_options(
-    since="From then on: 2026-05-01, 30d, 2h.",
-    until="Up to then.",
-    tags="Only with this tag; repeatable.",
+    since="Only usage since: 2026-05-01, 30d, 2h.",
+    until="Only usage before.",
+    tags="Only sessions with this tag; repeatable.",
     agent_id="Only sessions of this agent.",
-    model="Only the tokens of this model.",
+    model="Only usage of this model.",
 )
-@option("--by", "What the figures over time are added up by.", of="day week month", default="day")
-@named_option("--session", "id", of="session", help="One session, turn by turn.")
-@option("--tz ZONE", "The time zone, such as Europe/Zurich or UTC.")
-@option("--csv TABLE", f"One table as CSV: {_TABLES.replace(' ', ', ')}.", name="table", of=_TABLES)
+@option("--by", "Period to group by.", of="day week month", default="day")
+@named_option("--session", "id", of="session", help="Show one session, turn by turn.")
+@option("--tz ZONE", "Time zone, such as Europe/Zurich or UTC.")
+@option("--csv TABLE", f"Print one table as CSV: {_TABLES.replace(' ', ', ')}.", name="table", of=_TABLES)
 @json_option
 def stats_verb(app: App, /, *, by: By, id: str | None, tz: str | None, table: str | None, **narrowed: Any) -> None:
-    """Show what the sessions used: tokens and cost over time, activity, tools and topics.
+    """Show usage: tokens and cost over time, activity, tools and topics.
 
-    Costs come from the log where it names them, else from a table of prices that you can change
-    in prices.toml; a model without a price is told as such, and never counted as free.
+    Costs are taken from the log where recorded, otherwise from a price table that you can extend in
+    prices.toml. Models without a price are listed as such and never counted as free.
 
     Examples:
       holdfast stats
@@ -53,9 +53,9 @@ def stats_verb(app: App, /, *, by: By, id: str | None, tz: str | None, table: st
       holdfast stats --json | jq .cost
     """
     if table and app.as_json:
-        refuse("choose one of --csv and --json")
+        refuse("--csv and --json cannot be used together")
     if (table == "turns") != (id is not None) and table:
-        refuse("--csv turns and --session belong together")
+        refuse("--csv turns requires --session, and --session allows no other table")
     if id is not None:
         _one(app, id, table)
         return
@@ -79,7 +79,7 @@ def stats_verb(app: App, /, *, by: By, id: str | None, tz: str | None, table: st
     elif (hint := strangers_hint(app.library))[0]:
         app.warn(*hint)
     else:
-        app.err.line(f"There are no sessions in {app.where} yet, so there is nothing to count.")
+        app.err.line(f"There are no sessions in {app.where} yet, so there are no statistics.")
 
 
 def _one(app: App, id: str, table: str | None) -> None:
@@ -141,16 +141,15 @@ def _safe(value: Any) -> Any:
 
 
 @verb("metrics")
-@named_option(
-    "--textfile", of="file", help="Write them to this file, for cron and the textfile collector of the node exporter."
-)
-@click.option("--dashboard", is_flag=True, help="Print the dashboard for Grafana instead.")
+@named_option("--textfile", of="file", help="Write to this file, for the node exporter's textfile collector.")
+@click.option("--dashboard", is_flag=True, help="Print a Grafana dashboard instead.")
 @json_option
 def metrics_verb(app: App, /, *, textfile: str | None, dashboard: bool) -> int:
-    """Print how the store is as figures for Prometheus: sessions, sizes, damage, index, space.
+    """Print metrics about the store for Prometheus: sessions, sizes, damage, index, disk space.
 
-    A store that cannot be used is told as `holdfast_up 0`, with exit code 1. A file is written whole or not at all,
-    and may be read by everybody: no word of any session is in it. What a running service does is at its /metrics.
+    If the store cannot be used, prints `holdfast_up 0` and exits with code 1. --textfile writes atomically
+    and makes the file world-readable; it contains no session content. A running service has its own
+    metrics at /metrics.
 
     Examples:
       holdfast metrics
@@ -159,7 +158,7 @@ def metrics_verb(app: App, /, *, textfile: str | None, dashboard: bool) -> int:
     """
     if dashboard:
         if textfile is not None or app.as_json:
-            raise UsageError("the dashboard is one thing, the figures are another")
+            raise UsageError("--dashboard cannot be combined with other options")
         from holdfast.observe import dashboard as made
 
         app.out.sink(is_json=True).write(made().encode())

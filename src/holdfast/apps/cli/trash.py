@@ -45,9 +45,9 @@ _SHOWN_MAX = 200
 @sessions_argument()
 @yes_option
 def delete_verb(app: App, ids: tuple[str, ...], *, yes: bool) -> int:
-    """Put sessions into the trash, from which `holdfast undelete` brings them back.
+    """Move sessions to the trash; `holdfast undelete` restores them.
 
-    On a terminal it asks first. A session that a program has open is refused.
+    Asks for confirmation on a terminal. Fails if a session is open in another program.
 
     Examples:
       holdfast delete trip-planner
@@ -71,37 +71,37 @@ def _may_delete(app: App, ids: list[str]) -> bool:
         about = f"  {counted(row.message_count, 'message')}, {ago(row.updated_at, now)}"
         app.err.line(app.name(session_id), f"  {row.title or '(no title)'}", Span(about, "faint"))
     what = "it" if len(ids) == 1 else f"these {len(ids)} sessions"
-    return click.confirm(f"Put {what} into the trash?", err=True)
+    return click.confirm(f"Move {what} to the trash?", err=True)
 
 
 @verb("undelete")
 @sessions_argument()
 def undelete_verb(app: App, ids: tuple[str, ...]) -> None:
-    """Bring sessions back from the trash, as they were.
+    """Restore sessions from the trash.
 
-    Of several deleted sessions with one id the last deleted comes back. If a new session has taken the id meanwhile,
-    it is refused and both stay where they are. `holdfast list --trash` shows what can come back.
+    If several deleted sessions had the same id, the last one deleted is restored. Fails if a new session has
+    taken the id. `holdfast list --trash` lists what can be restored.
 
     Examples:
       holdfast undelete trip-planner
-      holdfast undelete -              the one deleted last
+      holdfast undelete -              the last one deleted
     """
     for session_id in [choose_deleted(app.library, id) for id in ids]:
         app.library.undelete(session_id)
-        app.out.line("brought back ", app.name(session_id))
+        app.out.line("restored ", app.name(session_id))
 
 
 @verb("erase")
 @session_argument
-@click.option("--keep-forks", is_flag=True, help="Leave sessions that were forked from it.")
+@click.option("--keep-forks", is_flag=True, help="Do not destroy its forks.")
 @yes_option
 @json_option
 def erase_verb(app: App, id: str, *, keep_forks: bool, yes: bool) -> int:
-    """Destroy a session, also one in the trash, so that nothing of it is left in the store.
+    """Permanently destroy a session, also one in the trash, leaving no trace in the store.
 
-    The keys of a sealed one go first, then log, payloads, snapshots and quarantine, the same of every fork, what was
-    deleted under its id, and its words in the index. There is no way back: `holdfast delete` has one. What could not
-    be reached is named. On a terminal it asks first; elsewhere it wants --yes.
+    Destroys its encryption keys, log, payloads, snapshots, quarantine and index entries, the same of all its
+    forks, and deleted sessions of the same id. This cannot be undone (`holdfast delete` can). Anything that
+    could not be reached is reported. Asks for confirmation on a terminal; elsewhere --yes is required.
 
     Examples:
       holdfast erase trip-planner
@@ -137,21 +137,21 @@ def _chosen(app: App, id: str) -> str:
 
 def _may_erase(app: App, session_id: str, forks: list[str]) -> bool:
     if not app.can_ask:
-        raise UsageError("erasing is final", remedy="Say --yes to go on without being asked.")
+        raise UsageError("erasing cannot be undone", remedy="Pass --yes to confirm.")
     for key in forks:
         app.err.line("with ", app.name(key))
     what = app.short(session_id) + (f" and {counted(len(forks), 'fork')}" if forks else "")
-    return click.confirm(f"Destroy {what} for good?", err=True)
+    return click.confirm(f"Permanently destroy {what}?", err=True)
 
 
 @verb("archive")
 @sessions_argument()
-@click.option("--restore", is_flag=True, help="Take them out of the archive again.")
+@click.option("--restore", is_flag=True, help="Unarchive the sessions.")
 def archive_verb(app: App, ids: tuple[str, ...], *, restore: bool) -> None:
-    """Compress the logs of sessions, to about a third of their size.
+    """Compress the logs of sessions to about a third of their size.
 
-    An archived session is listed, searched, shown and exported as before; whoever goes on with it
-    takes it out of the archive by that. A session that a program has open is refused.
+    Archived sessions are listed, searched, shown and exported as before, and are unarchived when continued.
+    Fails if a session is open in another program.
 
     Examples:
       holdfast archive trip-planner
@@ -168,21 +168,21 @@ def archive_verb(app: App, ids: tuple[str, ...], *, restore: bool) -> None:
 
 
 @verb("prune")
-@click.option("--dry-run", "-n", is_flag=True, help="Only say what would go, and why.")
-@option("--older-than AGE", "Not used for so long: 90d, 12h, 6w, 1y.")
-@option("--keep N", "All but the newest N.", type=AtLeast(0))
-@option("--size SIZE", "What the newest SIZE leave: 500MB, 2GB.")
+@click.option("--dry-run", "-n", is_flag=True, help="Only show what would be pruned, and why.")
+@option("--older-than AGE", "Sessions not used for this long: 90d, 12h, 6w, 1y.")
+@option("--keep N", "Keep only the newest N sessions.", type=AtLeast(0))
+@option("--size SIZE", "Keep only the newest sessions up to this total size: 500MB, 2GB.")
 @named_option("--tag", of="tag", help="Only sessions with this tag.")
 @named_option("--agent", of="agent", help="Only sessions of this agent.")
-@click.option("--delete", is_flag=True, help="Put them into the trash instead of the archive.")
+@click.option("--delete", is_flag=True, help="Move to the trash instead of archiving.")
 @yes_option
 @json_option
 def prune_verb(app: App, /, *, dry_run: bool, yes: bool, **rule: object) -> int:
-    """Archive or delete the sessions that policies let go, and empty the trash of what is old.
+    """Archive or delete sessions according to retention policies, and purge old trash.
 
-    Without a rule on the command line those of the configuration count (`[[retention.policies]]`),
-    and beyond 1,000 sessions the least recently used are archived. Nothing is deleted unless a
-    policy or you say so; open, pinned and held sessions and those tagged "keep" stay.
+    Uses the policies in the configuration (`[[retention.policies]]`) unless a rule is given on the command line,
+    and archives the least recently used sessions beyond 1,000. Deletes nothing unless a policy or --delete
+    says so. Open, pinned and held sessions and those tagged "keep" are never pruned.
 
     Examples:
       holdfast prune --dry-run
@@ -216,7 +216,7 @@ def _policies(rule: dict[str, object]) -> list[Policy] | None:
     # A tag or an agent alone would let everything of it go.
     if not given.keys() & {"older_than", "keep", "size"}:
         if given or action == "delete":
-            refuse("say which of them: --older-than, --keep or --size")
+            refuse("specify --older-than, --keep or --size")
         return None
     return read_policies([{**given, "action": action}])
 
@@ -239,7 +239,7 @@ def _tell(app: App, done: Pruned) -> None:
         app.out.table(_COLUMNS, [_cells(app, one, now) for one in done.decisions[:_SHOWN_MAX]])
     if len(done.decisions) > _SHOWN_MAX:
         more = len(done.decisions) - _SHOWN_MAX
-        app.err.line(Span(f"and {counted(more, 'more session')}; all with --json", "faint"))
+        app.err.line(Span(f"and {counted(more, 'more session')}; use --json to show all", "faint"))
     for kept in done.spared:
         app.out.line(Span("kept     ", "faint"), app.name(kept.session_id), f"  {kept.why}")
     for session_id, why in done.failed.items():
@@ -257,7 +257,7 @@ def _summary(done: Pruned) -> str:
     actions = [one.action for one in done.decisions]
     counts = [
         (actions.count("archive"), "session", "archived"),
-        (actions.count("delete"), "session", "put into the trash"),
+        (actions.count("delete"), "session", "moved to the trash"),
         (len(done.emptied), "session", "removed from the trash"),
         (done.snapshots, "old snapshot", "removed"),
     ]

@@ -68,7 +68,7 @@ async def _stream(service: Service, token: Token, id: str, start: int) -> AsyncI
 
 
 class Following:
-    """The events of a session from a place on, until it is gone, the server stops or the token counts no more."""
+    """The events of a session from a place on, until it is gone, the server stops or the token has been revoked."""
 
     def __init__(self, service: Service, token: Token, id: str, start: int) -> None:
         self._service = service

@@ -38,16 +38,16 @@ def told(error: BaseException, *, waits: bool = False) -> FailureText:
 
 # What providers answer by number, in words; the rest of a range is told by its last number.
 _STATUSES = {
-    400: ("does not take this conversation", "Look at what it says, or try another model."),
+    400: ("rejected this conversation", "Look at what it says, or try another model."),
     401: ("does not accept the API key", "Check the provider's key in the environment."),
-    402: ("wants to be paid first", "Look at the account there, or choose another model."),
+    402: ("requires payment", "Look at the account there, or choose another model."),
     403: ("does not allow this with that API key", "Check what the key may do, or choose another model."),
-    404: ("is not there under this name", "Check the name of the model."),
+    404: ("does not exist under this name", "Check the name of the model."),
     408: ("took too long to answer", "Try again."),
-    413: ("does not take so long a conversation", "Begin a new session, or set a window."),
+    413: ("does not accept a conversation this long", "Begin a new session, or set a window."),
     429: ("was asked too often, or its quota is used up", "Wait a little, then try again."),
-    500: ("failed at the provider's end", "Try again in a moment."),
-    503: ("is out of service for the moment", "Try again in a moment."),
+    500: ("failed on the provider's side", "Try again in a moment."),
+    503: ("is temporarily unavailable", "Try again in a moment."),
     504: ("took too long to answer", "Try again."),
     529: ("is overloaded", "Try again in a moment."),
 }

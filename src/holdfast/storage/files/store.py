@@ -352,10 +352,10 @@ class FileStore(FlushingStore):
         """Hold the lease of a key that has something; NotFound if it has not."""
         # Looked at before too, since taking the lease makes a directory.
         if not self._has_content(key):
-            raise NotFound(f"there is nothing at {key}")
+            raise NotFound(f"no such file or directory: {key}")
         with FileLease(self._tree, _parts(key), self._touched).held("store", 0):
             if not self._has_content(key):
-                raise NotFound(f"there is nothing at {key} any more")
+                raise NotFound(f"no such file or directory: {key} any more")
             yield
 
     @contextmanager

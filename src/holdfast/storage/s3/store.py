@@ -229,7 +229,7 @@ class ObjectStore(LeasedStore):
             if noted or LogObjects(self.objects, folder).exists():
                 check_free(self.objects, key, folder)
                 return named
-        raise NotFound(f"there is nothing at {key}")
+        raise NotFound(f"no such file or directory: {key}")
 
     def _clear_the_way(self, to: str) -> None:
         """Remove what a key has that is not taken. Raises Conflict and Locked."""

@@ -95,7 +95,7 @@ def free_row(connection: Connection, key: str) -> KeyRow:
     """The row of a key that has something and that nobody writes; NotFound, Locked otherwise."""
     row = key_row(connection, key)
     if row is None or not (row.generation or has_documents(connection, row.id)):
-        raise NotFound(f"there is nothing at {key}")
+        raise NotFound(f"no such file or directory: {key}")
     check_free(connection, key)
     return row
 
