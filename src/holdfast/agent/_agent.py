@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cache, partial, wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from functools import partial
+from typing import Any, Self
 
 from holdfast.agent._context import Suspend
 from holdfast.agent._engine import Engine, LateModel, resolve_model
@@ -36,33 +35,17 @@ from holdfast.agent._output import output_of
 from holdfast.agent._permissions import PermissionRequest
 from holdfast.agent._result import RunResult, RunStream
 from holdfast.agent._spec import SessionPlugins, Spec, read_custom, write_custom
+from holdfast.agent._sync import run_sync, twin
 from holdfast.agent._tools import as_tools
 from holdfast.agent._turn import AgentTurn, Prompt, check_answers, check_delegates
 from holdfast.errors import Locked, UsageError
 from holdfast.library import Holdfast
 from holdfast.library import open as open_library
 from holdfast.model import Status, fit_id
-from holdfast.session import Session, in_event_loop, in_thread, uncancelled
+from holdfast.session import Session, in_event_loop, in_thread
 from holdfast.storage import Documents
 
 DEFAULT_NAME = "agent"
-T = TypeVar("T")
-P = ParamSpec("P")
-
-
-def _twin(method: Callable[Concatenate[Agent, P], T]) -> Callable[Concatenate[Agent, P], Coroutine[Any, Any, T]]:
-    """The coroutine for a method that blocks; what has begun is finished, also when it is cancelled."""
-    name = method.__name__
-
-    @wraps(method)
-    async def twin(self: Agent, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        # By name: a subclass may have one of its own.
-        work: Callable[P, T] = getattr(self, name)
-        return await uncancelled(asyncio.to_thread(work, *args, **kwargs))
-
-    twin.__name__, twin.__qualname__ = f"a{name}", f"Agent.a{name}"
-    twin.__doc__ = f"Do what ``{name}`` does, without blocking the event loop."
-    return twin
 
 
 class Agent:
@@ -157,7 +140,7 @@ class Agent:
         self, prompt: Prompt, *, session: Session | None = None, variables: Mapping[str, Any] | None = None
     ) -> RunResult:
         """Answer a prompt from code without an event loop; see :meth:`run`. Raises UsageError inside of one."""
-        return _run_sync(self.run(prompt, session=session, variables=variables), "run")
+        return run_sync(self.run(prompt, session=session, variables=variables), "await agent.run(…)")
 
     def run_stream(
         self, prompt: Prompt, *, session: Session | None = None, variables: Mapping[str, Any] | None = None
@@ -197,7 +180,7 @@ class Agent:
         by: str = "user",
     ) -> RunResult:
         """Go on with a run that waits, from code without an event loop; see :meth:`resume`."""
-        return _run_sync(self._resume(token, value, answers, session, by), "resume")
+        return run_sync(self._resume(token, value, answers, session, by), "await agent.resume(…)")
 
     def resume_stream(
         self,
@@ -256,7 +239,7 @@ class Agent:
 
     def resume_delegate_sync(self, agent: str, run: str, *, session: Session | None = None) -> str:
         """Go on with what a delegate began earlier, from code without an event loop; see :meth:`resume_delegate`."""
-        return _run_sync(self.resume_delegate(agent, run, session=session), "resume_delegate")
+        return run_sync(self.resume_delegate(agent, run, session=session), "await agent.resume_delegate(…)")
 
     @property
     def session(self) -> Session | None:
@@ -309,7 +292,7 @@ class Agent:
         self._let_go()
         self._session_id = None
 
-    aload, asave, anew_session = _twin(load), _twin(save), _twin(new_session)
+    aload, asave, anew_session = twin(load), twin(save), twin(new_session)
 
     @property
     def closed(self) -> bool:
@@ -369,8 +352,8 @@ class Agent:
         """Take a tool from both lists."""
         self._list_tool(tool, "unlist", session)
 
-    aconfigure_tools = _twin(configure_tools)
-    aallow_tool, ablock_tool, aunlist_tool = _twin(allow_tool), _twin(block_tool), _twin(unlist_tool)
+    aconfigure_tools = twin(configure_tools)
+    aallow_tool, ablock_tool, aunlist_tool = twin(allow_tool), twin(block_tool), twin(unlist_tool)
 
     def __enter__(self) -> Self:
         return self
@@ -508,32 +491,3 @@ def specs_of(delegates: Iterable[Any], model: Any) -> tuple[Spec, ...]:
             raise UsageError(f"a delegate is an Agent or the name of one, not {type(delegate).__name__}")
         found.append(delegate.spec)
     return tuple(found)
-
-
-def _run_sync(work: Coroutine[Any, Any, T], name: str) -> T:
-    if in_event_loop():
-        work.close()
-        raise UsageError(
-            "this was called inside an event loop", remedy=f"Await the async form instead: await agent.{name}(…)."
-        )
-    is_main = threading.current_thread() is threading.main_thread()
-    return _main_runner().run(work) if is_main else asyncio.run(work)
-
-
-@cache
-def _main_runner() -> asyncio.Runner:
-    """The main thread's one loop for sync calls: a model's connections belong to the loop that made them."""
-    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-    atexit.register(_end_loop, runner)
-    return runner
-
-
-def _end_loop(runner: asyncio.Runner) -> None:
-    """Close the loop at exit, when Python 3.12 starts no thread any more: a runner waits for its own in another one."""
-    loop = runner.get_loop()
-    if left := asyncio.all_tasks(loop):
-        for task in left:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()

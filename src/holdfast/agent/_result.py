@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
+from holdfast.agent._sync import own_loop
 from holdfast.errors import ResumeTokenExpired, ResumeTokenInvalid, ResumeTokenUsed, UsageError
 from holdfast.model import Notice
 from holdfast.session import Session, Waiting
@@ -224,7 +225,8 @@ class RunStream:
     """A run whose answer is read as it comes: ``async for text in stream``, then ``.result``.
 
     As a context manager it stops the run when the block is left before the end; what was said until then stays on
-    record. The run begins with the first of the two.
+    record. The run begins with the first of the two. Without an event loop ``for text in stream`` reads it: the run
+    goes on while a word is waited for, and is stopped when the ``for`` is left.
     """
 
     def __init__(
@@ -273,6 +275,19 @@ class RunStream:
         while (piece := await pieces.get()) is not None:
             yield piece
         await task
+
+    def __iter__(self) -> Iterator[str]:
+        with own_loop("async for text in stream") as runner:
+            pieces = self.__aiter__()
+
+            async def read() -> str | None:
+                return await anext(pieces, None)
+
+            try:
+                while (piece := runner.run(read())) is not None:
+                    yield piece
+            finally:
+                runner.run(self.stop())
 
     def _begin(self) -> tuple[asyncio.Queue[str | None], asyncio.Task[RunResult]]:
         if self._pieces is None or self._task is None:
