@@ -40,7 +40,7 @@ def test_who_does_not_look_has_nothing_decoded():
 
 
 @pytest.mark.parametrize(
-    "raw", [b'{"$blob":"x","media":"y","bytes":3}', b'{"a":"\\ud800"}', b'{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}"]
+    "raw", [b'{"$blob":"x","media":"y","bytes":3}', b'{"a":"\\ud800"}', b'{"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}"]
 )
 def test_what_is_unusual_is_left_to_who_looks_at_it(raw):
     """A payload beside the log, broken text, depth: each event says what it is."""

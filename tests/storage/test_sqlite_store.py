@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sqlite3
@@ -10,6 +11,7 @@ import stat
 import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 
@@ -17,6 +19,7 @@ import holdfast
 from holdfast.errors import Damaged, Fenced, Forbidden, StoreFull, SyncFailed, TooNew, UsageError
 from holdfast.storage import Disk, open_store
 from holdfast.storage.sqlite import database as _sqlite_shared
+from holdfast.storage.sqlite.connection import connect, connect_file, connect_memory
 from holdfast.storage.sqlite.database import SharedDatabase
 from holdfast.storage.sqlite.store import SQLiteStore
 
@@ -581,3 +584,13 @@ def test_a_line_of_some_kilobytes_takes_about_its_own_space(path):
         for _ in range(300):
             s.user("x" * 1700)
     assert os.path.getsize(path) < 300 * 1700 * 1.3
+
+
+def test_a_connection_that_is_dropped_closes_itself(path):
+    """Whoever forgets a library reads no warning about a database that it never opened by name."""
+    with warnings.catch_warnings(record=True, action="always") as told:
+        for connection in (connect(path), connect_file(path), connect_memory()):
+            connection.execute("SELECT 1")
+        del connection
+        gc.collect()
+    assert told == []

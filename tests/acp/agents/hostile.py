@@ -15,7 +15,7 @@ OPTIONS = [
     {"optionId": "no", "name": "Reject", "kind": "reject_once"},
 ]
 OWN = "own"
-DEEP = "[" * 3000 + "]" * 3000
+DEEP = "[" * 50_000 + "]" * 50_000
 
 
 def send(**frame: Any) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import time
 from contextlib import contextmanager
+from functools import cache
 
 from holdfast.errors import Damaged, Forbidden, HoldfastError, StoreFull, Unavailable
 
@@ -55,6 +56,24 @@ def _library() -> Any:
     return sqlite3
 
 
+@cache
+def _kind() -> Any:
+    """The class of connections: one that nobody has any more closes itself. Python 3.13 warns of one left open."""
+    library = _library()
+
+    class SelfClosing(library.Connection):  # type: ignore[misc, name-defined]  # of a library that is loaded late
+        def __del__(self) -> None:
+            with contextlib.suppress(library.Error):  # one that was never opened
+                self.close()
+
+    return SelfClosing
+
+
+def _open(place: str, **options: Any) -> Connection:
+    connection: Connection = _library().connect(place, factory=_kind(), check_same_thread=False, **options)
+    return connection
+
+
 def sqlite_version() -> str | None:
     """The version of the SQLite library that Python brings; None if this Python has none."""
     try:
@@ -83,14 +102,7 @@ def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
         _make_private(path)
         # Without what an address means something else by; SQLite would make a file that is missing readable for all.
         place = f"file:{path.replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?mode=rw"
-    connection: Connection = _library().connect(
-        place,
-        uri=path is not None,
-        timeout=wait_s,
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=256,
-    )
+    connection = _open(place, uri=path is not None, timeout=wait_s, isolation_level=None, cached_statements=256)
     try:
         for setting in _SETTINGS:
             connection.execute(setting)
@@ -103,8 +115,7 @@ def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
 def connect_file(path: str) -> Connection:
     """Open a file that must last, as it is; transactions are the caller's. Raises as :func:`failures` says."""
     with failures(f"opening {path}"):
-        connect = _library().connect
-        connection: Connection = connect(path, timeout=_WAIT_TO_WRITE_S, isolation_level=None, check_same_thread=False)
+        connection = _open(path, timeout=_WAIT_TO_WRITE_S, isolation_level=None)
         try:
             connection.execute("PRAGMA trusted_schema=OFF")
         except BaseException:
@@ -163,8 +174,7 @@ def transaction(connection: Connection, *, to_write: bool = True) -> Iterator[No
 
 def connect_memory() -> Connection:
     """An empty database in memory, without any setting."""
-    connection: Connection = _library().connect(":memory:", check_same_thread=False)
-    return connection
+    return _open(":memory:")
 
 
 @contextmanager
