@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.model import Event
-from holdfast.replay import Conversation, fold, needs_interruption, read_transcript
+from holdfast.replay import Conversation, fold, needs_interruption, paired, read_transcript
 
 CALL = ("tool_call", {"id": "c1", "tool": "pay", "params": {}, "begun": False})
 ASK = ("suspended", {"id": "q1", "kind": "permission", "call": "c1", "tool": "pay"})
@@ -166,3 +166,7 @@ def test_a_call_that_waits_is_not_told_as_over_by_the_end_of_its_turn():
         assert any(words in name for name in names)
     later = [*log(*waiting), Event.make(*RESULT, seq=4, timestamp=1, run="later")]
     assert [(entry.kind, entry.name) for entry in read_transcript(later)][-1] == ("result", "pay")
+    for more in ([], [Event.make("resumed", {"reason": "superseded"}, seq=4, timestamp=1, run="later")]):
+        events = [*log(*waiting), *more, Event.make(*RESULT, seq=4 + len(more), timestamp=1, run="later")]
+        [step] = [step for step in paired(read_transcript(events)) if step.entry.kind == "call"]
+        assert (step.is_open, step.result.pieces) == (False, ("ok",))

@@ -292,7 +292,8 @@ class Transcript:
     def _add(self, event: Event, data: Data, kind: str, **more: Any) -> None:
         agent, part = _agent(data), self._part
         self._part += 1
-        self._made.append(Entry(event.seq, part, event.timestamp, kind, agent=agent, run=event.run, **more))
+        more.setdefault("run", event.run)
+        self._made.append(Entry(event.seq, part, event.timestamp, kind, agent=agent, **more))
 
     def _note(self, event: Event, data: Data, head: str, text: Any = None) -> None:
         pieces = as_pieces(text) if text not in (None, "") else ()
@@ -376,8 +377,11 @@ class Transcript:
 
     def _result(self, event: Event, data: Data, id: Any, result: Any, answer: Data) -> None:
         own = id if isinstance(id, str) else ""
-        # What waited is carried out in a later run.
-        key = self._parked.pop(own, (event.run, own))
+        key = event.run, own
+        if key not in self._calls:
+            # What waited gets its result in a later run.
+            key = next((known for known in reversed(self._calls) if known[1] == own), key)
+        self._parked.pop(own, None)
         self._waiting.pop(key, None)
         self._not_run.pop(key, None)
         call = self._calls.pop(key, None)
@@ -387,7 +391,8 @@ class Transcript:
         # As sessions record what a tool raised.
         if kind == "failure" and isinstance(result, dict) and result.keys() == {"error", "message", "cancelled"}:
             result = result["message"]
-        self._add(event, data, kind, pieces=as_pieces(result), name=name, id=own or None)
+        # Of the run that made the call, so that the two are shown as one.
+        self._add(event, data, kind, pieces=as_pieces(result), name=name, id=own or None, run=key[0])
 
     # -- calls that did not run
     def _on_permission(self, event: Event, data: Data) -> None:
