@@ -40,6 +40,11 @@ _READING = (
     "completion bash",
     "man list",
     "--version",
+    "show --help",
+    "acp doctor --help",
+    "bridge --schema",
+    "serve token list",
+    "man",
 )
 _WRITING = (
     "fork {id}",
@@ -53,7 +58,17 @@ _WRITING = (
     "prune --dry-run",
     "redact {id} --dry-run",
     "reindex",
+    "run --model guide --session {id} hello",
+    "import {bundle}",
+    "copy {id} --to {target}",
+    "approve none",
+    "deny none",
+    "erase none --yes",
+    "delete {other} --yes",
+    "undelete {other}",
 )
+# What puts back, untimed, what a verb changed, so that it finds the same the next time.
+_BACK = {"delete {other} --yes": "undelete {other}", "undelete {other}": "delete {other} --yes"}
 
 
 class Command:
@@ -98,15 +113,22 @@ class Command:
         listed = [_HOLDFAST, "--store", self._own, "list", "--json", "--limit", "2"]
         found = subprocess.run(listed, check=True, capture_output=True, env=self._environment).stdout
         first, second = (row["session_id"] for row in json.loads(found)["sessions"])
+        ours = [_HOLDFAST, "--store", self._own]
+        places = {name: f"{self._own}-{name}" for name in ("bundle", "target")}
+        self._processor_s(*ours, "export", first, "--format", "bundle", "--force", "-o", places["bundle"])
         for verb in self._asked:
-            words = verb.format(id=first, other=second).split()
-            command = [_HOLDFAST, "--store", self._own, *words]
-            self._processor_s(*command)
-            ratios = [
-                self._processor_s(*command) / self._processor_s(sys.executable, "-c", _LIBRARIES)
-                for _ in range(self._starts)
-            ]
-            self._verbs.setdefault(verb, []).append(median(ratios))
+            command, back = (
+                [*ours, *each.format(id=first, other=second, **places).split()] for each in (verb, _BACK.get(verb, ""))
+            )
+            ratios = []
+            for _ in range(self._starts + 1):
+                # The index knows what the verb before has written, as it does after any list.
+                self._processor_s(*ours, "list", "--sort", "created")
+                ratios.append(self._processor_s(*command) / self._processor_s(sys.executable, "-c", _LIBRARIES))
+                if verb in _BACK:
+                    self._processor_s(*back)
+            # The first compiled what was new.
+            self._verbs.setdefault(verb, []).append(median(ratios[1:]))
 
     def _processor_s(self, *command: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
