@@ -85,7 +85,7 @@ VERBS = {
     "erase": lambda hf: hf.exists("b") and hf.erase("b"),
     "trash": lambda hf: hf.trash.list(),
     "agents": lambda hf: hf.agents.damaged(),
-    "keys": lambda hf: hf.keys.check(),
+    "keys": lambda hf: hf.keys.list(),
     "close": lambda hf: hf.close(),
     "user": lambda hf: hf.live.user("more"),
     "record": lambda hf: hf.live.record({"role": "user", "content": "more"}),

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 
 import pytest
+from campaign_log import FULL, record
 
 import holdfast
 from holdfast.errors import Forbidden, Locked
@@ -91,3 +92,18 @@ def test_events_by_a_word_in_their_lines(hf):
     found = list(marked_events(log, b'"forked"', b'"session_start"', b"forked"))
     assert [event.type for event in found] == ["session_start", "forked", "user"]
     assert list(marked_events(log, b"nowhere")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FULL, reason="part of make torture")
+@pytest.mark.parametrize("act", ["redact", "erase"])
+def test_ten_thousand_forks(tmp_path, act):
+    """None is left as it was, in no byte of the store."""
+    with holdfast.open(tmp_path) as hf:
+        forks = family(hf, 10_000)
+        done = hf.redact("p").sessions if act == "redact" else hf.erase("p").erased
+        gone = {key.rpartition("/")[2] for key in done}
+        left = [id for id in forks if id not in gone]
+        left += [str(path) for path in tmp_path.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+        record("forks", len(done) - 1, wrong=len(left))
+        assert left == []

@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast import RERUN, Retry
-from holdfast.errors import OutcomeUnknown, ResultNotStored, StepFailed, UsageError
+from holdfast.errors import OutcomeUnknown, ResultNotStored, StepFailed, StoreFull, UsageError
 from holdfast.library import Holdfast
 from holdfast.storage import Disk, FileStore
 
@@ -569,3 +569,25 @@ def test_the_key_of_a_step_that_is_open_at_a_fork_is_that_of_the_first_session(h
         theirs = {name: s.once(name, holdfast.idempotency_key, unknown="rerun") for name in ("open", "new")}
     assert mine["open"] == theirs["open"]
     assert mine["new"] != theirs["new"]
+
+
+def test_a_step_that_was_not_called_for_a_full_disk_is_not_unknown_to_who_was_there(hf, effects, monkeypatch):
+    """It began, and its beginning could not be made safe: called again it happens; another process cannot know."""
+
+    def full(session):
+        raise StoreFull("no space is left")
+
+    with hf.session("a") as s:
+        for key in ("pay", "send"):
+            with monkeypatch.context() as patched:
+                patched.setattr(type(s), "barrier", full)
+                with pytest.raises(StoreFull):
+                    s.once(key, effects, key)
+        assert effects.done == []
+        s.once("pay", effects, "pay")
+        s.once("pay", effects, "pay")
+    with hf.session("a") as s:
+        s.once("pay", effects, "pay")
+        with pytest.raises(OutcomeUnknown):
+            s.once("send", effects, "send")
+    assert effects.done == ["pay"]

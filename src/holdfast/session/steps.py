@@ -139,6 +139,7 @@ class Steps:
         self._session, self._journal = session, journal
         self._guard = threading.Lock()
         self._busy: dict[str, _Stay] = {}
+        self._uncalled: dict[str, int] = {}  # attempts that began here, and whose function was not called
         self._finder: EventFinder | None = None
         self._modules: dict[str, str] = {}  # of functions that are known by their names
         self._newest: Event | None = None  # the result recorded last, for who waits for it
@@ -280,12 +281,15 @@ class Steps:
             if known.status == "failed":
                 if not step.renewable:
                     yield from self._wait_to_retry(step, known)
-            elif (yield from self._resolve(step, known)):
+            # Where the disk failed before the call, nothing is unknown to who was there.
+            elif self._uncalled.get(step.key) != known.attempt and (yield from self._resolve(step, known)):
                 return self._session.live_state.steps[step.key]
             attempt = known.attempt + 1
         while True:
             self._begin(step, attempt)
+            self._uncalled[step.key] = attempt
             yield _Act(self._session.barrier, self._session.abarrier)
+            self._uncalled.pop(step.key, None)
             try:
                 value = self._ended(step, (yield self._call(step)))
             except BaseException as error:
