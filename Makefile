@@ -108,7 +108,7 @@ test-frameworks: $(FRAMEWORKS_READY)  ## All adapters, in an environment with th
 
 docs: $(READY)  ## Build the documentation into site/; a broken link fails
 	$(BIN)/zensical build --clean --strict
-	@(printf 'var __index = '; cat site/search.json) > site/search.js # what the search loads where the site is opened from disk
+	$(BIN)/python tools/disk_search.py site
 	$(BIN)/python tools/check_site.py site
 
 dist: $(READY) $(BIN)/uv  ## Build wheel and sdist, and try them in fresh environments with each extra (downloads them)

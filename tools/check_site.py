@@ -58,8 +58,9 @@ def main(arguments: list[str]) -> int:
     root = Path(arguments[0] if arguments else "site")
     files = [path for path in sorted(root.rglob("*")) if path.suffix in {".html", ".css"}]
     found = [f"{path}: {text}" for path in files for text in outside_requests(path)]
-    if files and not (root / "search.js").exists():
-        found.append(f"{root}: search.js is missing, which a browser loads where the site is opened from disk")
+    search = root / "search.js"
+    if files and "window.Worker" not in (search.read_text("utf-8") if search.exists() else ""):
+        found.append(f"{root}: search.js lacks the search of a site that is opened from disk; tools/disk_search.py")
     for text in found:
         print(text)
     print(f"site: {len(files)} files, {len(found)} faults")

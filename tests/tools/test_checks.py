@@ -139,15 +139,23 @@ def test_site_check_allows_links_and_own_files(tmp_path):
         '<a href="https://x.example/">x</a><img src="../a.png"><link rel="icon" href="i.png">'
     )
     (tmp_path / "a.css").write_text("p { background: url(../a.png) }")
-    (tmp_path / "search.js").write_text("var __index = {}")
+    workers = tmp_path / "assets" / "javascripts" / "workers"
+    workers.mkdir(parents=True)
+    (workers / "search.1a.min.js").write_text('onmessage = () => postMessage("found")')
+    (tmp_path / "search.json").write_text('{"items":[]}')
+    load("disk_search").main(tmp_path)
+    assert 'var __index = {"items":[]};' in (tmp_path / "search.js").read_text()
+    assert 'postMessage(\\"found\\")' in (tmp_path / "search.js").read_text()
     assert load("check_site").main([str(tmp_path)]) == 0
 
 
 def test_site_check_refuses_a_site_that_cannot_be_searched_from_disk(tmp_path, capsys):
-    """A browser that opened a file loads the index of the search as a script."""
+    """A browser that opened a file loads the index as a script, and starts no worker from another file."""
     (tmp_path / "a.html").write_text("<p>x</p>")
     assert load("check_site").main([str(tmp_path)]) == 1
-    assert "search.js is missing" in capsys.readouterr().out
+    (tmp_path / "search.js").write_text("var __index = {}")
+    assert load("check_site").main([str(tmp_path)]) == 1
+    assert capsys.readouterr().out.count("search.js lacks the search") == 2
 
 
 def test_a_test_without_docstring_is_refused(tmp_path):
