@@ -58,8 +58,9 @@ def paired(entries: Iterable[Entry]) -> Iterator[PairedEntry]:
             if entry.kind == "call" and entry.id is not None:
                 waiting[key] = held[-1]
         while held and not is_open(held[0]):
-            yield PairedEntry(*held.popleft())
-    yield from (PairedEntry(step[0], is_open=True) if is_open(step) else PairedEntry(*step) for step in held)
+            step = held.popleft()
+            yield PairedEntry(step[0], step[1] if step[1:] else None)
+    yield from (PairedEntry(step[0], step[1] if step[1:] else None, is_open(step)) for step in held)
 
 
 def edit_of(entry: Entry) -> tuple[str, list[str]] | None:
