@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
+import socket
 import threading
 import time
 
@@ -53,12 +55,14 @@ def serve():
     """Start a server on a port of its own, with an answer for each path; its address."""
     started = []
 
-    def start(answers, *, wait_s=0.0, status=200):
+    def start(answers, *, wait_s=0.0, status=200, location=None):
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 time.sleep(wait_s)
                 answer = answers.get(self.path)
                 self.send_response(status if answer is not None else 404)
+                if location is not None:
+                    self.send_header("Location", location)
                 self.end_headers()
                 self.wfile.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
 
@@ -156,6 +160,43 @@ def test_a_slow_server_is_not_waited_for(serve, here):
     assert found.reason == "vLLM runs on this machine"
 
 
+def test_a_server_that_sends_elsewhere_is_none(serve, here):
+    """Another program's redirect is not followed: nobody but this machine is asked."""
+    asked = []
+
+    class Elsewhere(dict):
+        def get(self, path):
+            asked.append(path)
+            return OPENAI
+
+    elsewhere = serve(Elsewhere())
+    here(vllm=serve({"/v1/models": {}}, status=302, location=f"{elsewhere}/v1/models"))
+    assert choice().is_guide
+    assert asked == []
+
+
+def test_a_server_that_trickles_is_not_waited_for(here):
+    """A byte now and then is no answer in time."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here(vllm=f"http://127.0.0.1:{server.getsockname()[1]}")
+
+        def trickle():
+            server.accept()[0].close()  # the knock
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                while True:
+                    connection.sendall(b" ")
+                    time.sleep(0.01)
+
+        thread = threading.Thread(target=trickle, daemon=True)
+        thread.start()
+        assert choice().is_guide
+        thread.join(10)  # whoever asked has hung up
+        assert not thread.is_alive()
+
+
 def test_a_loaded_model_goes_before_a_larger_one(serve, here):
     """Of all servers: who has a model in memory answers at once."""
     here(ollama=serve({"/api/tags": TAGS}), vllm=serve({"/v1/models": OPENAI}))
@@ -183,6 +224,23 @@ PLACES = [
 def test_ollama_is_where_its_variable_says(environment, root):
     """Its own variable, in the forms in which people write it."""
     assert _model_servers.ollama_root(environment) == root
+
+
+LLAMA_PLACES = [
+    ({}, "http://127.0.0.1:8080"),
+    ({"LLAMA_ARG_PORT": "9"}, "http://127.0.0.1:9"),
+    ({"LLAMA_ARG_HOST": "0.0.0.0"}, "http://127.0.0.1:8080"),
+    ({"LLAMA_ARG_HOST": "box", "LLAMA_ARG_PORT": "x"}, "http://box:8080"),
+    ({"LLAMA_ARG_HOST": "::1"}, "http://[::1]:8080"),
+    ({"LLAMA_ARG_HOST": "::"}, "http://127.0.0.1:8080"),
+]
+
+
+@pytest.mark.parametrize(("environment", "root"), LLAMA_PLACES)
+def test_llama_cpp_is_where_its_variables_say(environment, root):
+    """Its own variables for host and port."""
+    [kind] = [kind for kind in _model_servers._KINDS if kind.name == "llama.cpp"]
+    assert kind.address(environment) == root
 
 
 @pytest.mark.parametrize("place", ["::::", "http://", "x:99999999", "http://nobody.invalid:1", "\0"])

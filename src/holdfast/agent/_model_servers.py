@@ -71,12 +71,16 @@ def best_model(models: Iterable[ServedModel]) -> ServedModel | None:
 
 def ollama_root(environment: Mapping[str, str]) -> str:
     """Return the address of Ollama, as its own variable says it."""
-    given = environment.get("OLLAMA_BASE_URL") or environment.get("OLLAMA_HOST") or "127.0.0.1"
+    given = environment.get("OLLAMA_BASE_URL") or environment.get("OLLAMA_HOST") or ""
     if "://" not in given:
         host, _, port = given.rpartition(":") if given.rpartition(":")[2].isdecimal() else (given, "", "")
-        host = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host  # noqa: S104 - where to knock, not to listen
-        given = f"http://{host}:{port or 11434}"
+        given = f"http://{_reached(host)}:{port or 11434}"
     return given.rstrip("/").removesuffix("/v1")
+
+
+def _reached(host: str) -> str:
+    """The host at which somebody is found who listens on ``host``."""
+    return "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host  # noqa: S104 - where to knock, not to listen
 
 
 class _Kind(NamedTuple):
@@ -126,8 +130,9 @@ def _at(port: int) -> Callable[[Mapping[str, str]], str]:
 
 
 def _llama_root(environment: Mapping[str, str]) -> str:
-    port = environment.get("LLAMA_ARG_PORT", "")
-    return _at(int(port) if port.isdecimal() else 8080)(environment)
+    host, port = environment.get("LLAMA_ARG_HOST", ""), environment.get("LLAMA_ARG_PORT", "")
+    host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return f"http://{_reached(host)}:{port if port.isdecimal() else 8080}"
 
 
 _KINDS = (
@@ -164,10 +169,16 @@ def _knock(root: str) -> float | None:
 def _asker(root: str, left_s: float) -> Ask:
     # Loaded late: only where somebody listens.
     from http.client import HTTPException
-    from urllib.request import ProxyHandler, build_opener
+    from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
+
+    class Stay(HTTPRedirectHandler):
+        """Nobody sends us elsewhere: whoever does is another program."""
+
+        def redirect_request(self, *_: Any) -> None:
+            return None
 
     # Never by a proxy: what is asked for is here.
-    opener = build_opener(ProxyHandler({}))
+    opener = build_opener(ProxyHandler({}), Stay())
     deadline = time.monotonic() + left_s
 
     def ask(path: str) -> Any:
@@ -176,7 +187,13 @@ def _asker(root: str, left_s: float) -> Ask:
             return None
         try:
             with opener.open(root + path, timeout=left) as answer:
-                return msgspec.json.decode(answer.read(_ANSWER_BYTES_MAX))
+                data = b""
+                # Piece by piece: who sends a byte now and then is late all the same.
+                while (piece := answer.read1(_ANSWER_BYTES_MAX)) and len(data) < _ANSWER_BYTES_MAX:
+                    data += piece
+                    if time.monotonic() > deadline:
+                        return None
+                return msgspec.json.decode(data)
         except (OSError, HTTPException, ValueError):
             return None
 
