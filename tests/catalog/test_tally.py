@@ -172,6 +172,23 @@ def test_waiting_for_a_person_is_no_latency(stop):
     assert (use.finished, use.timed, use.total_ms) == (1, 0, 0)
 
 
+def test_the_time_in_which_somebody_was_asked_is_no_latency():
+    """A call runs from the decision about it on; those that were asked about together, from the last one."""
+    events = said(
+        ("tool_call", {"id": "a", "tool": "Read"}),
+        ("tool_call", {"id": "b", "tool": "Edit"}),
+        ("tool_call", {"id": "c", "tool": "Look"}),
+        ("permission", {"tool": "Read", "call": "a", "decision": "allow"}),
+        ("permission", {"tool": "Edit", "call": "b", "decision": "deny"}),
+        ("permission", {"tool": "Edit", "call": "gone", "decision": "allow"}),
+        ("tool_result", {"toolCallId": "a", "result": "yes"}),
+        ("tool_result", {"toolCallId": "b", "result": "no", "is_error": True}),
+        ("tool_result", {"toolCallId": "c", "result": "yes"}),
+    )
+    tools = Tally().feed(events).tools()
+    assert [tools[name].total_ms for name in ("Read", "Edit", "Look")] == [2000, 3000, 6000]
+
+
 def test_calls_that_never_end_are_forgotten():
     """So many calls may wait; the oldest go first."""
     events = [Event.make("tool_call", {"id": f"{n}", "tool": "T"}) for n in range(1000)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import holdfast
-from holdfast.replay import Entry, PairedEntry, edit_of, paired
+from holdfast.model import Event
+from holdfast.replay import Entry, PairedEntry, edit_of, paired, read_transcript
 
 
 @pytest.fixture
@@ -46,6 +47,25 @@ def test_results_stand_with_their_calls():
     ]
     assert [s.took_ms for s in steps] == [3000, 1000, 0, 0, 0]
     assert [s.went_wrong for s in steps] == [False, True, False, False, False]
+
+
+def test_the_time_of_a_call_is_its_own():
+    """The time in which somebody was asked is not counted; calls that were asked about together run after the last."""
+    told = [
+        ("tool_call", {"id": "a", "tool": "Read", "params": {}, "begun": False}),
+        ("tool_call", {"id": "b", "tool": "Edit", "params": {}, "begun": False}),
+        ("tool_call", {"id": "c", "tool": "Look", "params": {}}),
+        ("permission", {"tool": "Read", "call": "a", "decision": "allow"}),
+        ("permission", {"tool": "Edit", "call": "b", "decision": "deny"}),
+        ("tool_result", {"toolCallId": "a", "result": "yes"}),
+        ("tool_result", {"toolCallId": "b", "result": "no", "is_error": True}),
+        ("tool_result", {"toolCallId": "c", "result": "yes"}),
+    ]
+    events = [
+        Event.make(type, data, seq=seq, timestamp=1000 * seq, run="r") for seq, (type, data) in enumerate(told, 1)
+    ]
+    steps = [step for step in paired(read_transcript(events)) if step.result is not None]
+    assert [step.took_ms for step in steps] == [1000, 2000, 5000]
 
 
 def test_much_is_not_held_back():

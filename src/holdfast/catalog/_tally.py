@@ -29,9 +29,9 @@ from holdfast.catalog._usage import (
 )
 from holdfast.errors import InvalidData
 from holdfast.model import Event
-from holdfast.replay import BYTES_PER_TOKEN, Calls, blocks_of, estimate_tokens, mark_of
+from holdfast.replay import BYTES_PER_TOKEN, Calls, blocks_of, estimate_tokens, mark_of, stage_after
 
-SHAPE = 3  # changes with the members of a tally and with the vocabulary: bytes of another one do not load
+SHAPE = 4  # changes with the members of a tally and with the vocabulary: bytes of another one do not load
 
 _PAUSE_MS = 300_000  # a longer silence is no work
 _FILES_MAX = 96
@@ -409,6 +409,12 @@ def _end(tally: Tally, event: Event, id: Any, *, failed: bool) -> None:
         tally.tool_at(event, call.tool).finish(took if took >= 0 else None, failed=failed)
 
 
+def _permission(tally: Tally, event: Event, _words: Words) -> None:
+    call = event.data.get("call")
+    if isinstance(call, str) and stage_after(event.data.get("decision"), event.data.get("id")) in ("begun", "refused"):
+        tally.calls.decide(call, event.timestamp)
+
+
 def _turn_start(tally: Tally, event: Event, _words: Words) -> None:
     tally.hour_at(event).turns += 1
 
@@ -441,6 +447,7 @@ _REDUCERS: dict[str, Callable[[Tally, Event, Words], object]] = {
     "system": _system,
     "tool_call": _tool_call,
     "tool_result": _tool_result,
+    "permission": _permission,
     "turn_start": _turn_start,
     # Calls that a turn leaves open wait for someone: that is not how long the tool takes.
     "turn_end": lambda tally, event, _: tally.calls.stop_clocks(event.run),

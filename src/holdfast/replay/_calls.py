@@ -32,6 +32,7 @@ class CallRecord(msgspec.Struct, array_like=True, gc=False):
     announced: bool = False
     begun: bool = False
     stale: bool = False  # whether the user has spoken since
+    asked: bool = False  # whether somebody decided about it
 
 
 class Calls(msgspec.Struct, array_like=True):
@@ -67,6 +68,17 @@ class Calls(msgspec.Struct, array_like=True):
             return self.take(run, id, tool, mark, at, begun=True)
         calls[-1].mark = mark
         return "arguments"
+
+    def decide(self, id: str, at: int) -> None:
+        """Take in that somebody decided about a call: those that were asked about run from the last decision on."""
+        ending = _key("", id)
+        key = next((one for one in reversed(self.waiting) if one.endswith(ending)), None)
+        if key is None:
+            return
+        _of_this_turn(self.waiting[key])[-1].asked = True
+        for call in (call for calls in self.waiting.values() for call in calls):
+            if call.asked and call.since:
+                call.since = at
 
     def answer(self, run: str | None, id: str | None) -> CallRecord | None:
         """Take in a result; the call that it ends, wherever that is. None if none waits for it."""

@@ -27,8 +27,11 @@ class PairedEntry(NamedTuple):
 
     @property
     def took_ms(self) -> int:
-        """How long the call took; 0 if that is not known."""
-        return max(self.result.timestamp - self.entry.timestamp, 0) if self.result is not None else 0
+        """How long the call took, without the time in which somebody was asked; 0 if that is not known."""
+        if self.result is None:
+            return 0
+        began = self.entry.timestamp if self.result.since is None else self.result.since
+        return max(self.result.timestamp - began, 0)
 
     @property
     def went_wrong(self) -> bool:

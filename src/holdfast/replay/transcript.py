@@ -53,6 +53,8 @@ class Entry(msgspec.Struct, frozen=True):
     """``cut``: streamed, and cut off here. ``open``: streamed, and may go on."""
     again: bool = False
     """Whether it is a call that was shown before, recorded again with other arguments."""
+    since: int | None = None
+    """When it was decided whether the call of a result may run, where somebody was asked: until then it waited."""
     last: int | None = None
     """The last event of streamed text, of which ``seq`` is the first; None for everything else."""
 
@@ -221,6 +223,7 @@ class Transcript:
         self._calls: dict[tuple[str | None, str], _Call] = {}
         self._waiting: dict[tuple[str | None, str], int] = {}
         self._not_run: dict[tuple[str | None, str], Stage] = {}
+        self._begun: dict[tuple[str | None, str], int] = {}
         self._parked: dict[str, tuple[str | None, str]] = {}
         """Calls that wait for an answer: neither the end of their turn nor of their process is an end of that."""
         self._tools: dict[str, str] = {}
@@ -384,6 +387,7 @@ class Transcript:
         self._parked.pop(own, None)
         self._waiting.pop(key, None)
         self._not_run.pop(key, None)
+        since = self._begun.pop(key, None)
         call = self._calls.pop(key, None)
         # A second result still names its tool.
         name = self._tools.get(own, "") if call is None else call.tool
@@ -392,7 +396,8 @@ class Transcript:
         if kind == "failure" and isinstance(result, dict) and result.keys() == {"error", "message", "cancelled"}:
             result = result["message"]
         # Of the run that made the call, so that the two are shown as one.
-        self._add(event, data, kind, pieces=as_pieces(result), name=name, id=own or None, run=key[0])
+        more = {"name": name, "id": own or None, "run": key[0], "since": since}
+        self._add(event, data, kind, pieces=as_pieces(result), **more)
 
     # -- calls that did not run
     def _on_permission(self, event: Event, data: Data) -> None:
@@ -403,6 +408,10 @@ class Transcript:
         key = next((key for key in calls if key[1] == data.get("call")), None)
         if key is not None and stage is not None:
             self._not_run.pop(key, None)
+            # Calls that are asked about together run when the last of them is decided.
+            if stage in ("begun", "refused"):
+                self._begun[key] = event.timestamp
+                self._begun.update((one, event.timestamp) for one in self._begun if one[0] == key[0])
             if stage in WHY_NOT_RUN:
                 self._not_run[key] = stage
         by, asked = data.get("by"), data.get("id")
