@@ -55,7 +55,7 @@ def talk(hf, tmp_path):
         ("how can I use Claude", "`/model [NAME]`"),
         ("where is my data stored", "`holdfast doctor`"),
         ("forget my name", "`holdfast redact ID`"),
-        ("this is stupid", "small thing"),
+        ("this is stupid", "how little a crash can do"),
         ("how do i quit", "Ctrl-D leaves"),
         ("share this chat", "`/export [FILE]`"),
         ("👍", "Then let us go on"),
@@ -72,7 +72,7 @@ def test_what_is_not_understood_is_not_told_in_the_same_words_again(talk):
     """Who knows that it is no language model is led on instead."""
     answers = [talk.say(text) for text in ("brumm", "brumm brumm", "brumm brumm brumm")]
     assert len(set(answers)) == 3
-    assert ["no language model" in answer for answer in answers] == [True, False, False]
+    assert ["not a language model" in answer for answer in answers] == [True, False, False]
 
 
 def test_a_search_finds_this_session_too(talk):
@@ -83,7 +83,7 @@ def test_a_search_finds_this_session_too(talk):
 def test_it_says_that_it_is_no_language_model(talk):
     """The first word, the question who it is, and what it cannot understand: it never pretends."""
     for text in ("hi", "Who are you?", "Are you an AI?", "Write a poem on rust", "asdf qwer"):
-        assert "no language model" in talk.say(text), text
+        assert re.search("not a language model|takes a language model, and I am not one", talk.say(text)), text
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_it_reads_files(talk):
     assert "one two three\nfour" in answer
     assert "`notes.txt`" in talk.say("list files")
     assert "could not read `gone.txt`" in talk.say("please open gone.txt")
-    assert "Tell me the name of the file" in talk.say("read")
+    assert "Tell me which file" in talk.say("read")
     assert talk.calls() == ["read_file", "list_directory", "read_file"]
 
 
@@ -177,7 +177,7 @@ def test_it_asks_for_permission(talk):
     """A title is given after a person allowed it."""
     asked = []
     talk.permission = lambda request: asked.append((request.tool, request.args)) or True
-    assert "“My trip” now" in talk.say("call this session My trip.")
+    assert "is now called “My trip”" in talk.say("call this session My trip.")
     assert asked == [("set_title", {"title": "My trip"})]
     assert talk.session.title == "My trip"
     assert "Tell me the title" in talk.say("title")
@@ -199,7 +199,7 @@ def test_it_counts_the_log(talk):
     kinds = [event.type for event in talk.session.events()]
     last_call = len(kinds) - kinds[::-1].index("tool_call")
     assert int(re.search(r"has (\d+) events", answer)[1]) == last_call
-    assert "2 uses of tools" in answer
+    assert "Tool calls: 2." in answer
 
 
 @pytest.mark.parametrize("text", ["fork", "How do I go back?", "export this", "another model", "delete it", "sessions"])
@@ -310,4 +310,4 @@ def test_what_was_cut_off_is_offered(talk):
     assert answer.startswith(
         "(My last answer was cut off after “…A fork is a copy of a session”. `go on` gives the rest.)"
     )
-    assert "nothing that is missing" in talk.say("go on")
+    assert "nothing left to finish" in talk.say("go on")

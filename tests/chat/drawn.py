@@ -73,7 +73,7 @@ class Drawn:
         while True:
             moved = self.look(0.05)
             line = self.lines[self.screen.cursor.y]
-            if not moved and (line == "›" or line.startswith("› ")) and "type to say something" not in self.text:
+            if not moved and (line == "›" or line.startswith("› ")) and "type to add something" not in self.text:
                 return self.text
             is_hopeless = time.monotonic() > until or not (moved or self.child.isalive())
             assert not is_hopeless, f"no prompt:\n{self.text}"

@@ -55,7 +55,7 @@ def test_the_next_chat_goes_on_and_says_so(run, hf):
     run("chat", text="one\n")
     done = run("chat", text="two\n")
     assert done.out == "2: you said two\n"
-    told = rf"Restored session {only(hf).session_id} 'one' \(2 messages, (just now|\d+ min ago)\)"
+    told = rf"Restored session {only(hf).session_id} “one” \(2 messages, (just now|\d+ min ago)\)"
     assert re.search(told, done.err)
 
 

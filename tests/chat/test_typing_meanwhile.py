@@ -82,7 +82,7 @@ def test_escape_stops_the_step_for_what_was_typed(terminal, model, hf):
     terminal.press("BSpace", "Left")
     terminal.press("-l", "! stop")
     terminal.wait_for("› wron! stop")
-    terminal.wait_for("Esc stops for it")
+    terminal.wait_for("Esc stops the step for it")
     terminal.press("Escape")
     shown = terminal.wait_for("calm")
     assert "› wron! stop" in shown

@@ -32,8 +32,8 @@ ORDER = [
     (None, {}, {"OPENAI_API_KEY": "k"}, "openai:gpt-5", "OPENAI_API_KEY is set"),
     (None, {}, {"GEMINI_API_KEY": "k"}, "google:gemini-flash-latest", "GEMINI_API_KEY is set"),
     (None, {}, {"GOOGLE_API_KEY": "k"}, "google:gemini-flash-latest", "GOOGLE_API_KEY is set"),
-    (None, {}, {"ANTHROPIC_API_KEY": ""}, "guide", "no API key is set, model servers are not asked"),
-    (None, {}, {}, "guide", "no API key is set, model servers are not asked"),
+    (None, {}, {"ANTHROPIC_API_KEY": ""}, "guide", "no API key is set and model servers are not asked"),
+    (None, {}, {}, "guide", "no API key is set and model servers are not asked"),
 ]
 
 
@@ -50,7 +50,7 @@ def test_the_line_says_how_to_change_it():
     """Every line names the way to another model; those of the guide and of the embedded one are honest."""
     assert "--model" in choose_model(None, settings(), {"OPENAI_API_KEY": "k"}).explain()
     guide, local = (choose_model(given, settings(), {}).explain() for given in (None, "local"))
-    assert "no language model" in guide
+    assert "not a language model" in guide
     assert "tiny" in local
     assert all("ANTHROPIC_API_KEY" in line for line in (guide, local))
 

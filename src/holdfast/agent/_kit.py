@@ -110,8 +110,8 @@ _KEYS = (
 _COMPATIBLE = "openai"
 _OLLAMA = "ollama"
 GUIDE = "guide"
-_GUIDE_ANSWERS = "the guide answers, which is part of Holdfast and no language model"
-_FOR_A_MODEL = "For a model: set ANTHROPIC_API_KEY or OPENAI_API_KEY, start Ollama, or use --model."
+_GUIDE_ANSWERS = "the guide answers; it is part of Holdfast and not a language model"
+_FOR_A_MODEL = "To talk to a model, set ANTHROPIC_API_KEY or OPENAI_API_KEY, start Ollama, or use --model."
 _WAIT_S = 10
 _CHANGE = "change it with --model, HOLDFAST_MODEL or `model` in holdfast.toml"
 
@@ -145,13 +145,14 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
     def explain(self) -> str:
         """One honest line: who answers, why, and how to change that."""
         if self.lacks:
-            return f"{self.lacks}, but what talks to it is not installed: {INSTALL}. Until then {_GUIDE_ANSWERS}."
+            missing = f"the library that talks to it is not installed: {INSTALL}"
+            return f"{self.lacks}, but {missing}. Until then {_GUIDE_ANSWERS}."
         if self.is_guide:
             return f"{_GUIDE_ANSWERS[0].upper()}{_GUIDE_ANSWERS[1:]} ({self.reason}). {_FOR_A_MODEL}"
         if self.is_local:
             return (
                 f"Model: {self.name or 'local'}, embedded in this program ({self.reason}). It is"
-                f" tiny: good to try things out, not to rely on. {_FOR_A_MODEL}"
+                f" tiny: good for trying things out, not for relying on. {_FOR_A_MODEL}"
             )
         server = f" at {self.base_url}" if self.base_url else ""
         return f"Model: {self.name or 'the first'}{server} ({self.reason}; {_CHANGE})."
@@ -161,7 +162,7 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
         if self.lacks:
             return self.explain()
         if self.is_guide:
-            return f"The guide answers, no language model: {self.reason}"
+            return f"The guide answers; it is not a language model ({self.reason})"
         return f"Model: {self.name or 'the first'} ({self.reason})"
 
     def named(self) -> ModelChoice:
@@ -203,7 +204,7 @@ def choose_model(
     found = _from_environment(environment) or (_from_servers(environment) if asks else None)
     if found is None:
         servers = "no model server runs here" if asks else "model servers are not asked"
-        return ModelChoice(name=GUIDE, reason=f"no API key is set, {servers}")
+        return ModelChoice(name=GUIDE, reason=f"no API key is set and {servers}")
     if not _has_engine():
         return ModelChoice(name=GUIDE, reason=found.reason, lacks=found.reason)
     return found
@@ -281,8 +282,9 @@ def _first_model(base_url: str, api_key: str | None) -> str:
             listed: Any = msgspec.json.decode(answer.read(1 << 20))
         return str(listed["data"][0]["id"])
     except (URLError, OSError) as error:
+        cause = getattr(error, "reason", error)
         raise ModelFailed(
-            f"the server at {base_url} does not answer: {error}",
+            f"the server at {base_url} does not answer: {getattr(cause, 'strerror', None) or cause}",
             remedy="Check that it runs and that its address is right.",
             reason="connection",
         ) from error

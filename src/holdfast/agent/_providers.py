@@ -192,8 +192,8 @@ _NEEDS_TOOLS = ("anthropic", "bedrock")
 _ALIASES = {"google-gla": "google", "gemini": "google", "claude": "anthropic"}
 _KEPT = "the session is intact."
 _WINDOW = f"Set max_context_tokens and strategy='window' or 'summarise'; {_KEPT}"
-_NETWORK = "Check the network and the provider's address, then run the agent again."
-_LATER = f"Wait a little, then run the agent again; {_KEPT}"
+_NETWORK = "Check the network and the provider's address, then try again."
+_LATER = f"Wait a moment, then try again; {_KEPT}"
 # A kind of error, the particular before the general: its reason, what it is in words, what to do about it.
 _TROUBLES: tuple[tuple[type[Exception], str, str, str], ...] = (
     (
@@ -398,7 +398,7 @@ def _typed_errors(model: str) -> Iterator[None]:
             f"{words} ({said})" if words and (said := _said_by_provider(error)) else words or _brief(str(error), error)
         )
         if remedy == _LATER and (wait_s := getattr(error, "retry_after", None)):
-            remedy = f"Wait {wait_s:.0f} s, then run the agent again; {_KEPT}"
+            remedy = f"Wait {wait_s:.0f} s, then try again; {_KEPT}"
         raise ModelFailed(f"{model.rstrip(':')}: {told}", remedy=remedy, reason=reason, model=model) from error
 
 

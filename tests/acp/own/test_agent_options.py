@@ -42,7 +42,7 @@ def test_without_options_it_is_the_guide_that_asks(run, store_root):
     assert kit.is_guide
     assert kit.mode == "ask"
     assert kit.agent_id == "assistant"
-    assert "no language model" in kit.about
+    assert "not a language model" in kit.about
     assert kit.about in " ".join(run.errors.split())
 
 

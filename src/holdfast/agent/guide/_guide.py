@@ -98,7 +98,7 @@ def answer(ask: Ask) -> Said | CallRequest:
     """Return what the guide says to a conversation, or the tool that it wants used first."""
     turns = list(_turns(ask.messages))
     if not turns:
-        return Said("I am the guide of Holdfast, and no language model. Say something, and it is kept.")
+        return Said("I am the Holdfast guide, not a language model. Say something, and it is kept.")
     return _respond(turns, frozenset(tool.name for tool in ask.tools))
 
 
@@ -133,13 +133,14 @@ def _respond(turns: list[Turn], tools: frozenset[str]) -> Said | CallRequest:
         where = f"was cut off after “…{_tail(cut[0])}”" if cut[0] else "was never given"
         return step._replace(text=f"(My last answer {where}. `go on` gives the rest.)\n\n{step.text}")
     if cut is None:
-        return Said("I know of nothing that is missing. `What can you do?` shows what else there is.")
+        return Said("There is nothing left to finish. `What can you do?` shows what else there is.")
     said, whole = cut
     if not said:
         # Not one word was said: the question is taken as if it were asked now.
         return _respond([*before[:-1], current._replace(text=before[-1].text)], tools)
     rest = whole.text[len(said) :].lstrip()
-    log = f"The {len(said.split())} words until there are in the log."
+    count = len(said.split())
+    log = f"The {f'{count} words' if count > 1 else 'word'} before that {'are' if count > 1 else 'is'} in the log."
     # What is slow may have begun before the cut.
     begin = whole.text.find(whole.slow)
     slow = whole.text[max(begin, len(said)) : begin + len(whole.slow)].strip()

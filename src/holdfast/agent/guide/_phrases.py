@@ -7,31 +7,34 @@ TOPICS: dict[str, tuple[str, str, str]] = {
     "fork": (
         "fork",
         "`holdfast fork ID`",
-        "A fork is a copy of a session up to any event. Both go on by themselves, and what they share is stored once.",
+        (
+            "A fork is a copy of a session up to any event. From there each goes its own way, and what they share is"
+            " stored once."
+        ),
     ),
     "back": (
         "back",
         "`holdfast fork ID --at SEQ`",
-        "To go back, fork at an earlier event: the log itself is never cut.",
+        "To go back, fork from an earlier event: the log itself is never cut.",
     ),
     "export": (
         "export",
         "`holdfast export ID --format html`",
-        "A session can be written as Markdown, HTML, JSON or a bundle that another machine imports.",
+        "A session can be written as Markdown, HTML, JSON or a bundle that another machine can import.",
     ),
     "model": (
         "model",
         "`holdfast chat --model anthropic:claude-sonnet-4-5`",
         (
-            "Another model goes on with the same session, because the conversation is ours and not the model's. Set"
-            " ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or start Ollama or LM Studio: then it is"
-            " found by itself."
+            "Any model can take over this session, because the conversation belongs to you and not to a model. Set"
+            " ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or start Ollama or LM Studio, and the chat finds"
+            " it by itself."
         ),
     ),
     "waiting": (
         "waiting",
-        "`holdfast list`",
-        "A tool that needs a person can wait for days: the session is kept, and the answer goes on where it stopped.",
+        "`holdfast waiting`",
+        "A tool that needs a person can wait for days: the session is kept, and goes on as soon as somebody answers.",
     ),
     "sessions": (
         "list",
@@ -41,7 +44,7 @@ TOPICS: dict[str, tuple[str, str, str]] = {
     "memory": (
         "memory",
         "`holdfast show ID`",
-        "What I am told to keep is in the memory of the session, which is a part of its log.",
+        "What I am told to remember is in the memory of the session, which is part of its log.",
     ),
     "delete": (
         "delete",
@@ -82,8 +85,8 @@ SMALL_TALK: tuple[tuple[str, str, str], ...] = (
         "what",
         r"^\s*(?:so )?what(?:'?s| is) (?:this|that|it|going on)(?: for| about)?\s*\??\s*$|^\s*what is happening",
         (
-            "This is a chat whose session stays: every word is on disk before you see it. I am its guide, and"
-            " no language model; I show what a session can do."
+            "This is a chat whose session stays: every word is on disk before you see it. I am its guide, not"
+            " a language model, and I show you what a session can do."
         ),
     ),
     (
@@ -93,8 +96,8 @@ SMALL_TALK: tuple[tuple[str, str, str], ...] = (
             r"what time|the time)\b|^\s*[\d(][\d\s+*/().^-]+=?\s*\??\s*$"
         ),
         (
-            "That takes a language model, and I am no language model. Your words are in the log: when you set a"
-            " key or start Ollama, a model goes on in this very session and reads them. `another model` tells how."
+            "That takes a language model, and I am not one. Your words are in the log: as soon as you set a key or"
+            " start Ollama, a model reads them and takes over in this very session. `another model` tells you how."
         ),
     ),
     (
@@ -104,27 +107,27 @@ SMALL_TALK: tuple[tuple[str, str, str], ...] = (
             r"\b(?:private|privacy|upload|cloud|telemetry)\b|\bsent (?:any|some)where|\bwho can (?:see|read)"
         ),
         (
-            "It is in the store that this chat named when it began, and nowhere else; `holdfast doctor` names"
-            " it, too. Unless you chose another, that is a folder on this machine, with one line of plain text"
-            " for each event. I use no network."
+            "Everything is in the store that this chat named when it started, and nowhere else; `holdfast doctor`"
+            " names it, too. Unless you chose another, that is a folder on this machine, with a line of plain text"
+            " for each event. I do not use the network."
         ),
     ),
     (
         "forget",
         r"^\s*(?:please )?(?:forget|erase|unlearn)\b",
         (
-            "I never change the log, so that you can rely on it. You can: `holdfast redact ID` takes words out"
-            " for good, and `/delete` puts this session into the trash."
+            "I never change the log, so that you can rely on it. But you can: `holdfast redact ID` removes words"
+            " for good, and `/delete` moves this session to the trash."
         ),
     ),
     (
         "limits",
         r"\b(?:stupid|dumb|useless|boring|idiot|suck|sucks|fuck|shit|annoying|bad bot)\b",
         (
-            "I am a small thing, that is true: a few subjects, real tools, and no language model. What is meant"
-            " to impress is what stays after a crash."
+            "Fair enough: I know a few subjects, I have real tools, and I am not a language model. What is worth"
+            " seeing is how little a crash can do."
         ),
     ),
-    ("feeling", r"\bhow (?:are|r) (?:you|u)\b|\bhow's it going", "I am well, as far as a log can be."),
+    ("feeling", r"\bhow (?:are|r) (?:you|u)\b|\bhow's it going", "I am as well as a log can be."),
     ("nod", r"^\s*(?:yes|yeah|yep|sure|y|ok|okay|k|no|nope|nah|hm+|right|👍|👌)\s*[.!]?\s*$", "Then let us go on."),
 )

@@ -84,7 +84,7 @@ class Talk(NamedTuple):
         return bool(self.earlier)
 
 
-_WHO = "I am the guide of Holdfast. I am no language model: I know a few things by heart, and I use real tools."
+_WHO = "I am the Holdfast guide, not a language model: I know a few things by heart, and I use real tools."
 
 
 def _hello(talk: Talk) -> Answer:
@@ -92,29 +92,33 @@ def _hello(talk: Talk) -> Answer:
         return f"Hello again. Everything you said here is still in the log. {_next_step(talk)}"
     return (
         f"Hello. {_WHO} Everything we say is recorded as it is said, so you can stop me, close the terminal or kill"
-        f" the process, and we go on where we were. {_next_step(talk)}"
+        f" the process, and we pick up where we left off. {_next_step(talk)}"
     )
     yield
 
 
 def _who(talk: Talk) -> Answer:
     return (
-        f"{_WHO} I answer where no model does. For one, set ANTHROPIC_API_KEY or OPENAI_API_KEY, start Ollama or LM"
-        f" Studio, or use `--model`. This session then goes on with it: the log stays. {_next_step(talk)}"
+        f"{_WHO} I answer when no model is set up. To talk to one, set ANTHROPIC_API_KEY or OPENAI_API_KEY, start"
+        f" Ollama or LM Studio, or use `--model`: it takes over in this very session. {_next_step(talk)}"
     )
     yield
 
 
 def _abilities(talk: Talk) -> Answer:
     lines = [
-        "This is what I can do:",
-        "- **Keep what you tell me**: `My name is Alice`, `My train is at 9:11`. Then ask: `What is my name?`",
-        "- **Keep tasks**: `Remind me to call Bob`, `What are my tasks?`",
-        *(["- **Read files**, if you let me: `list files`, `read README.md`"] if "read_file" in talk.tools else []),
+        "Here is what I can do:",
+        ("- **Remember what you tell me**: `My name is Alice`, `My train is at 9:11`. Then ask `What is my name?`"),
+        "- **Keep a list of tasks**: `Remind me to call Bob`, `What are my tasks?`",
+        *(
+            ["- **Read files**, with your permission: `list files`, `read README.md`"]
+            if "read_file" in talk.tools
+            else []
+        ),
         "- **Search earlier sessions**: `search train`",
-        "- **Count what is recorded**: `count`",
+        "- **Count what has been recorded**: `count`",
         "- **Ask for permission**: `call this session My trip`",
-        "- **Be killed**: `kill` shows how, and what is left afterwards",
+        "- **Survive a crash**: `kill` shows you how",
         "- **Explain**: `fork`, `go back`, `export`, `another model`, `waiting`, `sessions`, `delete`",
     ]
     return "\n".join(lines)
@@ -125,11 +129,11 @@ def _facts(talk: Talk) -> Answer:
     told = facts_in(talk.text)
     for key, value in told:
         if "remember" in talk.tools:
-            yield Use("remember", {"key": key, "value": value, "description": talk.text[:200]})
+            yield Use("remember", {"key": key, "value": value})
     words = [f"“{value}”" if key == "note" else f"your {key} is {value}" for key, value in told]
     return (
-        f"I keep that: {', '.join(words)}. It is in the log of this session, with your words and the moment you"
-        f" said them. Ask me `What is my {told[0].key}?`, also after a restart."
+        f"Noted: {', '.join(words)}. It is in the log of this session, with your own words and the time you said"
+        f" them. Ask me `What is my {told[0].key}?`, even after a restart."
     )
 
 
@@ -151,14 +155,14 @@ def _task(talk: Talk) -> Answer:
     task = task_in(talk.text) or talk.text
     todos = (yield Use("look_up", {"about": "tasks"})).rows
     if any(one.get("content") == task for one in todos):
-        return f"“{task}” is on your list already. `What are my tasks?` shows it."
+        return f"“{task}” is already on your list. `What are my tasks?` shows it."
     todos.append({"content": task, "status": "pending", "activeForm": task})
     done = yield Use("TodoWrite", {"todos": todos})
     if done.is_error:
         return f"I could not put that on the list: {done.message}. Your words are in the log all the same."
     return (
-        f"“{task}” is on your list now, as number {len(todos)}. `What are my tasks?` shows the list, and so does"
-        f" `/todos`. {_next_step(talk)}"
+        f"“{task}” is on your list now, as number {len(todos)}. `What are my tasks?` shows the whole list, and so"
+        f" does `/todos`. {_next_step(talk)}"
     )
 
 
@@ -168,7 +172,7 @@ def _tasks(_: Talk) -> Answer:
         return "There are no tasks yet. Say `Remind me to call Bob`."
     marks = {"completed": "[x]", "in_progress": "[>]"}
     lines = [f"- {marks.get(str(one.get('status')), '[ ]')} {one.get('content')}" for one in todos]
-    return "Your tasks, from the log:\n\n" + "\n".join(lines) + "\n\nSay `done with …` when one is done."
+    return "Your tasks, from the log:\n\n" + "\n".join(lines) + "\n\nSay `done with …` when you have finished one."
 
 
 def _done(talk: Talk) -> Answer:
@@ -177,20 +181,20 @@ def _done(talk: Talk) -> Answer:
     todos = (yield Use("look_up", {"about": "tasks"})).rows
     hits = [one for one in todos if wanted and wanted in str(one.get("content", "")).lower()]
     if not hits:
-        return "I find no such task. `What are my tasks?` shows the list."
+        return "There is no such task. `What are my tasks?` shows the list."
     hits[0]["status"] = "completed"
     done = yield Use("TodoWrite", {"todos": todos})
     if done.is_error:
         return f"I could not change the list: {done.message}."
-    return f"“{hits[0]['content']}” is done. The list is in the log, and so is what it was before."
+    return f"“{hits[0]['content']}” is done. The log has the list as it is now, and as it was before."
 
 
 def _told(_: Talk) -> Answer:
     rows = (yield Use("look_up", {"about": "everything"})).rows
     if not rows:
-        return "You have not told me anything about yourself yet. Say `My name is Alice`, for example."
+        return "You have not told me anything about yourself yet. Try `My name is Alice`."
     lines = [f"- {row.get('about')}: {row.get('value')} (“{row.get('words')}”, {row.get('said_at')})" for row in rows]
-    return "This is what you told me, read from the log:\n\n" + "\n".join(lines)
+    return "Here is what you told me, read from the log:\n\n" + "\n".join(lines)
 
 
 # A name with a dot or a slash is a file, and so is the only word after the verb: `read Makefile`.
@@ -200,39 +204,39 @@ _FILE = re.compile(r"[\w~+-]*[./][\w./~+-]*\w|(?<=read )[\w+-]+\s*$|(?<=open )[\
 def _read(talk: Talk) -> Answer:
     match = _FILE.search(re.sub(r"\b(?:the )?readme\b(?!\.)", "README.md", talk.text, flags=re.IGNORECASE))
     if match is None:
-        return "Tell me the name of the file: `read README.md`. `list files` shows which there are."
+        return "Tell me which file: `read README.md`, for example. `list files` shows what is here."
     path = match[0].strip()
     if "read_file" not in talk.tools:
-        return "I may not read files here. In `holdfast chat` I can, below the folder in which it was started."
+        return "I may not read files here. In `holdfast chat` I can, in the folder where it was started and below."
     given = yield Use("read_file", {"path": path})
     if given.is_error:
         return (
             f"I could not read `{path}`: {given.message}. My request and what came of it are both in the log. `list"
-            " files` shows which there are."
+            " files` shows what is here."
         )
     text, note, _ = given.text.partition("\n[cut: ")
     head = "\n".join(text.splitlines()[:8])[:600].replace("```", "` ` `")
-    how_much = "The part that I was given of" if note else ""
+    what = f"The part of `{path}` that I was given" if note else f"`{path}`"
     return (
-        f"{how_much} `{path}` has {len(text.splitlines()):,} lines, {len(text.split()):,} words and {len(text):,}"
-        f" characters. It begins:\n\n```text\n{head}\n```\n\nMy request, your permission and the file's text are in"
-        f" the log now. {_next_step(talk)}"
-    ).lstrip()
+        f"{what} has {len(text.splitlines()):,} lines, {len(text.split()):,} words and {len(text):,}"
+        f" characters. It begins:\n\n```text\n{head}\n```\n\nMy request, your permission and what I read are in the"
+        f" log now. {_next_step(talk)}"
+    )
 
 
 def _list(talk: Talk) -> Answer:
     if "list_directory" not in talk.tools:
-        return "I may not list files here. In `holdfast chat` I can, in the folder in which it was started."
+        return "I may not list files here. In `holdfast chat` I can, in the folder where it was started."
     given = yield Use("list_directory", {"path": "."})
     if given.is_error:
-        return f"I could not list the folder: {given.message}. Ask again whenever you like."
+        return f"I could not list the folder: {given.message}. You can ask again at any time."
     try:
         names = [name for name in msgspec.json.decode(given.text, type=list[str]) if not name.startswith(".")]
     except msgspec.DecodeError:
         names = given.text.split("\n")
     shown = ", ".join(f"`{name}`" for name in names[:30]) or "nothing"
     more = f" and {len(names) - 30} more" if len(names) > 30 else ""
-    return f"Here I see {shown}{more}. Say `read` and the name of one."
+    return f"Here I see {shown}{more}. Say `read` and one of the names."
 
 
 def _search(talk: Talk) -> Answer:
@@ -251,11 +255,11 @@ def _search(talk: Talk) -> Answer:
         if here.get("words"):
             return f"In this session you said “{here['words']}” at {here.get('said_at')} (event {here.get('event')})."
         return (
-            f"Nothing about “{words}” is in my earlier sessions. At a shell, `holdfast search '{words}'` looks"
-            " through this one and all others."
+            f"Nothing about “{words}” in earlier sessions. At a shell, `holdfast search '{words}'` looks through"
+            " this one and all the others."
         )
     lines = [f"- `{row.get('session')}`: {row.get('text') or row.get('title')}" for row in rows]
-    return f"In earlier sessions I find, about “{words}”:\n\n" + "\n".join(lines)
+    return f"This is what earlier sessions have about “{words}”:\n\n" + "\n".join(lines)
 
 
 def _count(talk: Talk) -> Answer:
@@ -263,9 +267,9 @@ def _count(talk: Talk) -> Answer:
     if not found:
         return "I could not count that."
     return (
-        f"This session has {found.get('events')} events: {found.get('messages')} messages, {found.get('calls')}"
-        f" uses of tools, {found.get('pieces')} pieces of answers as they were streamed, and what else happened."
-        f" The first was recorded at {found.get('since')}. None of them ever changes. {_next_step(talk)}"
+        f"This session has {found.get('events')} events. Messages: {found.get('messages')}. Tool calls:"
+        f" {found.get('calls')}. Pieces of streamed answers: {found.get('pieces')}. The rest is bookkeeping. The first"
+        f" event was recorded at {found.get('since')}, and none of them ever changes. {_next_step(talk)}"
     )
 
 
@@ -276,9 +280,9 @@ def _title(talk: Talk) -> Answer:
         return "Tell me the title: `call this session My trip`."
     given = yield Use("set_title", {"title": title})
     if given.is_error:
-        return f"The title stays as it was: {given.message}. That I asked, and what was answered, is in the log."
+        return f"The title stays as it was: {given.message}. My question and your answer are in the log."
     return (
-        f"This session is called “{title}” now, because you allowed it. `holdfast list` shows it by that name."
+        f"This session is now called “{title}”, because you allowed it. `holdfast list` shows it by that name."
         f" {_next_step(talk)}"
     )
 
@@ -296,9 +300,9 @@ _COUNTED = (
 def _kill(_: Talk) -> Answer:
     pid = (yield Use("about_process", {})).row.get("pid")
     return Said(
-        f"Kill me while I count. In another terminal: `kill -9 {pid}`. Then start me again the same way, and say"
-        f" `go on`. Every word is on record before you see it. I count slowly: {_COUNTED}. That is all: nobody"
-        " killed me this time. Say `kill` to try again.",
+        f"Kill me while I count. In another terminal, run `kill -9 {pid}`. Then start me again the same way and say"
+        f" `go on`. Every word is on record before you see it. I count slowly: {_COUNTED}. Done: nobody killed me"
+        " this time. Say `kill` to try again.",
         slow=_COUNTED,
     )
 
@@ -315,9 +319,9 @@ def _topic(name: str) -> Callable[[Talk], Answer]:
 
 def _durable(talk: Talk) -> Answer:
     return (
-        "A session is a log of events that is only added to. Each event is on disk before the next thing happens,"
-        " and what you see here is read from it. So nothing that was shown is lost by a crash, and any program can"
-        f" go on with it. {_next_step(talk)}"
+        "A session is a log of events that only ever grows. Each event is on disk before the next thing happens, and"
+        " what you see here is read from it. So a crash loses nothing that you have seen, and any program can take"
+        f" the session up again. {_next_step(talk)}"
     )
     yield
 
@@ -328,7 +332,7 @@ def _thanks(talk: Talk) -> Answer:
 
 
 def _bye(_: Talk) -> Answer:
-    return "Goodbye. `/exit` or Ctrl-D leaves; the session stays, and `holdfast chat` goes on with it."
+    return "Goodbye. `/exit` or Ctrl-D leaves; the session stays, and `holdfast chat` picks it up again."
     yield
 
 
@@ -354,7 +358,11 @@ def _said(talk: Talk) -> Answer:
     else:
         begin = f"The last {len(rows[-10:])} things you said here, word for word:"
     lines = [f"- “{row.get('words')}” ({row.get('said_at')}, event {row.get('event')})" for row in rows[-10:]]
-    return f"{begin}\n\n" + "\n".join(lines) + "\n\nI repeat and do not sum up: that takes a language model."
+    return (
+        f"{begin}\n\n"
+        + "\n".join(lines)
+        + "\n\nI can repeat your words but not sum them up: that takes a language model."
+    )
 
 
 def _question(talk: Talk) -> Answer:
@@ -362,8 +370,8 @@ def _question(talk: Talk) -> Answer:
     if not said.get("words"):
         return _puzzled(talk)
     return (
-        f"You said “{said['words']}” at {said.get('said_at')} (event {said.get('event')} of this session). I find"
-        " words and do not think about them: what they mean, a model would say."
+        f"You said “{said['words']}” at {said.get('said_at')} (event {said.get('event')} of this session). I"
+        " can find words but not think about them: for that, a model would have to answer."
     )
 
 
@@ -378,11 +386,12 @@ def _puzzled(talk: Talk) -> str:
     if puzzled:
         # Who knows what the guide is need not be told again.
         others = "".join(f", `{one}`" for one in _TRY[puzzled % len(_TRY)])
-        return f"I do not understand that; it is kept as your message {number}. {_next_step(talk)} Or try{others[1:]}."
+        kept = f"I do not understand that either; it is kept as your message {number}."
+        return f"{kept} {_next_step(talk)} Or try{others[1:]}."
     return (
-        "I do not understand that: I am a guide and no language model. Your words are kept all the same, as"
-        f" message {number} of yours in this session, for any model that goes on with it. {_next_step(talk)} `What"
-        " can you do?` shows the rest."
+        "I do not understand that: I am a guide, not a language model. Your words are kept all the same, as your"
+        f" message {number} in this session, for any model that takes it over. {_next_step(talk)} `What can you do?`"
+        " shows the rest."
     )
 
 
@@ -407,7 +416,7 @@ SKILLS = (
         "title",
         _words(r"^\s*(?:please )?(?:call (?:this|it)\b|title\b|name this session\b)"),
         _title,
-        "Say `call this session My trip`: I ask for permission first.",
+        "Say `call this session My trip`, and I ask for your permission first.",
     ),
     Skill(
         "tasks",
@@ -418,7 +427,7 @@ SKILLS = (
         _tasks,
     ),
     Skill("facts", facts_in, _facts, "Tell me your name: `My name is Alice`."),
-    Skill("recall", asked_fact, _recall, "Ask me `What is my name?`, also after a restart."),
+    Skill("recall", asked_fact, _recall, "Ask me `What is my name?`, even after a restart."),
     Skill("done", _words(r"^\s*(?:i(?:'m| am) )?(?:done with|finished|i did)\b"), _done),
     Skill("task", task_in, _task, "Give me a task to keep: `Remind me to call Bob`."),
     Skill(
@@ -467,7 +476,7 @@ SKILLS = (
             r"\bclose the (?:terminal|window|laptop|lid)"
         ),
         _kill,
-        "Say `kill`: I show you what a crash leaves.",
+        "Say `kill` to see what survives a crash.",
     ),
     Skill(
         "search",
@@ -488,7 +497,7 @@ SKILLS = (
             r"\bhow (?:many|much|long)\b.*\b(?:events?|messages?|records?|recorded|kept|said|session|log)\b"
         ),
         _count,
-        "Say `count`: I count what is recorded.",
+        "Say `count` to see how much has been recorded.",
     ),
     Skill(
         "abilities",
@@ -537,4 +546,4 @@ def _next_step(talk: Talk) -> str:
     order = ("facts", "recall", "kill", "count", "task", "read", "title", "search", "topic-fork")
     steps = {skill.name: skill.step for skill in SKILLS}
     left = [name for name in order if name not in tried and (name != "read" or "read_file" in talk.tools)]
-    return steps[left[0]] if left else "You have seen all of it: set an API key, and a model goes on from here."
+    return steps[left[0]] if left else "You have seen it all: set an API key, and a model takes over from here."

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
+from holdfast.apps.render.questions import change_of
 from holdfast.apps.render.words import counted
+from holdfast.model import decode_json
 from holdfast.replay import as_text
-from holdfast.security import neutralise_line
+from holdfast.security import neutralise, neutralise_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,7 +23,9 @@ _PAINT = re.compile(r"\x1b\[[0-9;]*m")
 _TAIL_LINES_MAX = 12
 _CALL_CHARS = 60
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_EDITS = (("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "new_text"), ("old", "new"))
+_CHANGE_LINES_MAX = 400
+# Of blocks that stand close to each other: the kind of one, and of the one above it.
+_CLOSE = frozenset([("tool", "tool"), ("tool", "change"), ("lines", "lines")])
 
 
 class Look(NamedTuple):
@@ -75,18 +80,14 @@ def drawn_markdown(text: str, width: int, look: Look) -> list[str]:
     return lines[full[0] : full[-1] + 1] if full else []
 
 
-def drawn_edit(args: dict[str, Any], look: Look) -> list[str]:
-    """Return the difference that an edit makes, as lines; none for a call that is no edit."""
-    import difflib
-
-    names = next((pair for pair in _EDITS if all(isinstance(args.get(name), str) for name in pair)), None)
-    if names is None:
-        return []
-    old, new = (args[name].splitlines() for name in names)
-    paint = {"+": "32", "-": "31", "@": "36"} if look.colour else {}
-    found = list(difflib.unified_diff(old, new, lineterm="", n=3))[2:]
-    clean = [neutralise_line(line) for line in found]
-    return [f"  \x1b[{paint[line[0]]}m{line}\x1b[0m" if line[0] in paint else f"  {line}" for line in clean]
+def drawn_change(args: dict[str, Any], look: Look) -> list[str]:
+    """Return what a call would change in a text, as lines; none for a call that is no edit."""
+    lines = [neutralise_line(line) for line in change_of(args)[1]]
+    if len(lines) > _CHANGE_LINES_MAX:
+        left = len(lines) - _CHANGE_LINES_MAX
+        lines = [*lines[:_CHANGE_LINES_MAX], f"… {counted(left, 'more line')}"]
+    paint = {"+": "32", "-": "31", "…": "2"} if look.colour else {}
+    return [f"  \x1b[{paint[line[0]]}m{line}\x1b[0m" if line[:1] in paint else f"  {line}" for line in lines]
 
 
 def _columns(line: str) -> int:
@@ -96,19 +97,51 @@ def _columns(line: str) -> int:
 
 
 def call_words(tool: str, params: Any) -> str:
-    """``read_file p.txt``: a call in one line; names of arguments only where there are several."""
+    """``read_file p.txt``: a call in one line; names of arguments only where there are several.
+
+    Of an edit it is told how many lines it adds and takes away.
+    """
+    size = ""
     if isinstance(params, dict):
-        values = [value if isinstance(value, str) else as_text(value) for value in params.values()]
-        pairs = [f"{name}={value}" for name, value in zip(params, values, strict=True)]
+        beside, lines = change_of(params)
+        values = [value if isinstance(value, str) else as_text(value) for value in beside.values()]
+        pairs = [f"{name}={value}" for name, value in zip(beside, values, strict=True)]
         shown = " ".join(pairs if len(pairs) > 1 else values)
+        if lines:
+            size = f" (+{sum(line[:1] == '+' for line in lines)} −{sum(line[:1] == '-' for line in lines)})"
     else:
         shown = as_text(params) if params is not None else ""
     shown = " ".join(shown.split())
-    return f"{tool} {shown if len(shown) <= _CALL_CHARS else shown[: _CALL_CHARS - 1] + '…'}".rstrip()
+    shown = shown if len(shown) <= _CALL_CHARS else f"{shown[: _CALL_CHARS - 1]}…"
+    return f"{tool} {shown}".rstrip() + size
+
+
+def asked_words(tool: str, args: dict[str, Any], width: int) -> list[str]:
+    """The question whether a call may be made, with all that it was given: in one line, or a line for each argument."""
+    beside, _ = change_of(args)
+    given = {name: value if isinstance(value, str) else as_text(value) for name, value in beside.items()}
+    short = f"Allow {tool} {' '.join(given.values())}?"
+    if len(given) == 1 and "\n" not in short and len(short) <= width:
+        return [neutralise_line(short)]
+    told = [f"{name}: {value}" for name, value in given.items()]
+    return [f"Allow {tool}?", *(f"  {line}" for text in told for line in neutralise(text).split("\n"))]
+
+
+def _told_error(result: Any) -> str:
+    """Why a call failed, in words: errors of tools are objects with a message."""
+    if isinstance(result, str) and result.startswith("{"):
+        with contextlib.suppress(ValueError):
+            result = decode_json(result.encode())
+    if isinstance(result, dict) and isinstance(result.get("message"), str):
+        result = result["message"]
+    return next((line for line in as_text(result).splitlines() if line.strip()), "failed")
 
 
 class AnswerView:
-    """The end of a terminal's screen, on which an answer grows; safe to be called from any thread."""
+    """The end of a terminal's screen, on which an answer grows; safe to be called from any thread.
+
+    Texts, words of the user and groups of calls are set apart by an empty line each.
+    """
 
     def __init__(self, stream: TextIO, look: Look) -> None:
         self._stream = stream
@@ -116,13 +149,14 @@ class AnswerView:
         self._lock = threading.RLock()
         self._text = ""
         self._tail: list[str] = []  # what is drawn of the end
+        self._last = ""  # of which kind the last block was that is printed for good
         self._calls: dict[str, tuple[str, float]] = {}
+        self._asked: set[str] = set()
         self._thinking_since: float | None = None
         self._since = time.monotonic()
         self._tick = 0
         self._typed = ""
-        self.rests = False
-        """While a question stands below it nothing is drawn."""
+        self._rests = False  # while a question stands below it nothing is drawn
 
     def said(self, text: str) -> None:
         """An answer that is whole: nothing is drawn twice."""
@@ -136,8 +170,7 @@ class AnswerView:
             self._text += text
             done, rest = parted(self._text)
             if done.strip():
-                self._print(drawn_markdown(done, self._width, self._look))
-                self._print([""])
+                self._print("text", drawn_markdown(done, self._width, self._look))
                 self._text = rest
             self._draw()
 
@@ -160,17 +193,42 @@ class AnswerView:
         self.settle()
         self._calls[id] = (call_words(tool, params), at / 1000)
 
-    def ends(self, id: str, result: Any, *, failed: bool, at: int | None = None) -> None:
-        """A tool gave its result; ``at`` is when, if that is over."""
+    def decided(self, id: str) -> None:
+        """Somebody was asked about a call; all that were asked about run when the last of them is decided."""
+        with self._lock:
+            self._asked.add(id)
+            for one in self._asked & self._calls.keys():
+                self._calls[one] = (self._calls[one][0], time.monotonic())
+
+    def ends(self, id: str, result: Any, *, failed: bool, at: int | None = None, since: int | None = None) -> None:
+        """A tool gave its result; ``at`` is when, if that is over, and ``since`` when it was allowed to run."""
         with self._lock:
             now = time.monotonic() if at is None else at / 1000
-            words, since = self._calls.pop(id, ("a call", now))
+            words, began = self._calls.pop(id, ("a call", now))
+            began = began if since is None else since / 1000
             text = as_text(result).strip("\n")
-            size = text.splitlines()[0][:_CALL_CHARS] if failed and text else counted(text.count("\n") + 1, "line")
+            size = _told_error(result)[:_CALL_CHARS] if failed else counted(text.count("\n") + 1, "line")
             mark = self._paint("✗", "31") if failed else self._paint("✓", "32")
-            self._tell_call(words, f"{mark} {neutralise_line(size)}", f"  {max(now - since, 0):.1f} s")
+            self._tell_call(words, f"{mark} {neutralise_line(size)}", f"  {max(now - began, 0):.1f} s")
             if at is None:
                 self._draw()
+
+    def asks(self, tool: str, args: dict[str, Any], answers: str) -> None:
+        """Ask about a call, above ``answers``: the change that it makes stays, the question until it is answered."""
+        with self._lock:
+            self.settle()
+            if change := drawn_change(args, self._look):
+                self._print("change", change)
+            head, *more = asked_words(tool, args, self._width)
+            question = [*([""] if self._last else []), self._paint(head, "33"), *more]
+            self._write("".join(f"{line}\n" for line in question))
+            self._tail, self._rests = [*question, answers], True
+
+    def answered(self) -> None:
+        """The question is answered: it is taken away."""
+        with self._lock:
+            self._rests = False
+            self._erase()
 
     def cut(self) -> None:
         """Nothing more comes of what was begun: the process ended there."""
@@ -179,18 +237,27 @@ class AnswerView:
             self._tell_call(words, self._paint("… interrupted", "33"))
         self._calls.clear()
 
-    def _tell_call(self, words: str, outcome: str, took: str = "") -> None:
-        # One line, whatever the width: what gives way is the end of the arguments.
-        room = max(self._width - _columns(outcome) - len(took) - 4, 8)
-        clean = neutralise_line(words)
-        clean = clean if _columns(clean) <= room else clean[: room - 1] + "…"
-        self._print([f"{self._paint('●', '35')} {clean}  {outcome}{self._paint(took, '2')}"])
+    def end(self) -> None:
+        """It is over: what comes next is set apart."""
+        with self._lock:
+            self.settle()
+            if self._last:
+                self._write("\n")
+                self._last = ""
+
+    def asked(self, text: str) -> None:
+        """Print what the user said."""
+        with self._lock:
+            self.settle()
+            first, *more = neutralise(text).split("\n")
+            lines = [f"{self._paint('›', '1;32')} {self._paint(first, '1')}"]
+            self._print("user", lines + [f"  {self._paint(line, '1')}" for line in more])
 
     def lines(self, lines: Iterable[str]) -> None:
         """Print lines that stay, after what was said so far."""
         with self._lock:
             self.settle()
-            self._print(lines)
+            self._print("lines", lines)
 
     def type(self, text: str) -> None:
         """Show what is being typed meanwhile, below the answer."""
@@ -202,8 +269,7 @@ class AnswerView:
         """Draw the end again: time goes by."""
         with self._lock:
             self._tick += 1
-            if not self.rests:
-                self._draw()
+            self._draw()
 
     def settle(self) -> None:
         """Print what was said so far for good, and take away what was drawn of the end."""
@@ -212,7 +278,7 @@ class AnswerView:
             text, self._text = self._text, ""
             self._erase()
             if text.strip():
-                self._print([*drawn_markdown(text, self._width, self._look), ""])
+                self._print("text", drawn_markdown(text, self._width, self._look))
 
     @property
     def _width(self) -> int:
@@ -239,37 +305,54 @@ class AnswerView:
         if self._thinking_since is not None:
             took = time.monotonic() - self._thinking_since
             self._thinking_since = None
-            self._print([self._paint(f"✻ thought for {took:.0f} s", "2")])
+            self._print("tool", [self._paint(f"✻ thought for {took:.0f} s", "2")])
+
+    def _tell_call(self, words: str, outcome: str, took: str = "") -> None:
+        # One line, whatever the width: what gives way is the end of the arguments.
+        room = max(self._width - _columns(outcome) - len(took) - 4, 8)
+        clean = neutralise_line(words)
+        clean = clean if _columns(clean) <= room else clean[: room - 1] + "…"
+        self._print("tool", [f"{self._paint('●', '35')} {clean}  {outcome}{self._paint(took, '2')}"])
 
     def _draw(self) -> None:
         """The tail: the last lines of the block that is open, then what goes on."""
+        if self._rests:
+            return
         lines = drawn_markdown(self._text, self._width, self._look) if self._text.strip() else []
-        lines = lines[-max(min(_TAIL_LINES_MAX, self._rows - 4), 1) :]
+        lines = lines[-max(min(_TAIL_LINES_MAX, self._rows - 6), 1) :]
         sign = _SPIN[self._tick % len(_SPIN)]
         took = f"{time.monotonic() - self._since:.0f} s"
+        if self._last and (lines or not (self._calls and self._last == "tool")):
+            lines.insert(0, "")
         for words, _ in self._calls.values():
             lines.append(f"{self._paint(sign, '35')} {neutralise_line(words)[: self._width - 2]}")
         if not self._calls:
             what = "thinking" if self._thinking_since is not None else "working"
-            lines.append(self._paint(f"{sign} {what} {took}  type to say something, Ctrl-C stops", "2"))
+            lines += [""] * bool(self._text.strip())
+            lines.append(self._paint(f"{sign} {what} {took}  type to add something, Ctrl-C stops", "2"))
         if self._typed:
             typed = neutralise_line(self._typed)
             # Its end, where the typing goes on; a letter may take two columns.
             shown = typed[-max((self._width - 2) // (1 if typed.isascii() else 2), 1) :]
-            lines += [f"› {shown}", self._paint("  Enter says it, Esc stops for it", "2")]
+            lines += [f"› {shown}", self._paint("  Enter adds it, Esc stops the step for it", "2")]
         self._erase()
-        self._stream.write("".join(f"{line}\n" for line in lines))
-        self._stream.flush()
+        self._write("".join(f"{line}\n" for line in lines))
         self._tail = lines
 
-    def _print(self, lines: Iterable[str]) -> None:
+    def _print(self, kind: str, lines: Iterable[str]) -> None:
+        """Print a block for good, apart from what stands above it: only calls stand close to each other."""
         self._erase()
-        self._stream.write("".join(f"{line}\n" for line in lines))
-        self._stream.flush()
+        is_apart = self._last and (kind, self._last) not in _CLOSE
+        self._write("\n" * bool(is_apart) + "".join(f"{line}\n" for line in lines))
+        self._last = kind
 
     def _erase(self) -> None:
         if self._tail:
             # A terminal that was made narrower has broken what was drawn.
             rows = sum(max(-(-_columns(line) // (self._width + 1)), 1) for line in self._tail)
-            self._stream.write(f"\x1b[{min(rows, self._rows)}A\r\x1b[J")
+            self._write(f"\x1b[{min(rows, self._rows)}A\r\x1b[J")
             self._tail = []
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agent import EXIT_WORDS, can_go_on, plain_text, read_command
-from holdfast.apps.cli._answer import AnswerView, Look, drawn_edit
+from holdfast.apps.cli._answer import AnswerView, Look
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, tell
 from holdfast.apps.cli._screen import wants_colour
@@ -91,13 +91,15 @@ class Chat:
     def greet(self) -> None:
         """Say which session this is, and show the last of it."""
         self.talker.tell_session()
+        self._part()
         session = self.talker.session
         if session is None or not session.restored:
             return
         if self.is_terminal:
             start = _last_turn(self.app, session)
             if start > 1:
-                self.app.out.line(Span("  … earlier: /history", "faint"))
+                self.app.out.line(Span("… earlier: /history", "faint"))
+                self._part()
             events = self.app.library.events(session.id, start)
             if self.draws:
                 self.show(read_transcript(events, start))
@@ -108,6 +110,7 @@ class Chat:
             for event in self.app.library.events(session.id, start, types=["steer"]):
                 if event.seq in session.live_state.unheard:
                     self.app.out.line(f"› {as_text(event.data.get('content'))}")
+                    self._part()
         # A crash leaves a question without an answer, or a call without a result.
         if can_go_on(session):
             state = session.live_state
@@ -117,34 +120,37 @@ class Chat:
                 when = ago(state.updated_at, now_ms())
                 told = f"⟲ {what.removeprefix('was ')} {when}: Enter goes on"
             self.app.err.line(Span(told, "warning"))
+            self._part()
 
     def show(self, entries: Iterable[Entry]) -> None:
         """Draw what was said, as it looked when it was said."""
         view = AnswerView(self.app.out.beside, self.look)
         for entry in entries:
             if entry.kind == "user":
-                view.lines([f"› {line}" for line in neutralise(entry.text).split("\n")] + [""])
+                view.asked(entry.text)
             elif entry.kind == "assistant":
                 view.said(entry.text)
             elif entry.kind == "call":
                 view.called(entry.id or "", entry.name, entry.value, entry.timestamp)
             elif entry.kind in ("result", "failure"):
-                view.ends(entry.id or "", entry.text, failed=entry.kind == "failure", at=entry.timestamp)
+                is_failed = entry.kind == "failure"
+                view.ends(entry.id or "", entry.text, failed=is_failed, at=entry.timestamp, since=entry.since)
             elif entry.kind == "note":
                 told = f"{entry.name}: {entry.text}" if entry.text else entry.name
                 view.lines([f"· {line}" for line in neutralise(told).split("\n")])
         view.cut()
+        view.end()
 
     def say(self, text: str | list[dict[str, Any]] | None) -> None:
         """Give the agent a message, or let it go on, and show what it says."""
-        self._view = AnswerView(self.app.out.beside, self.look) if self.draws else None
-        if self._view is not None:
-            self._view.lines([""])
         try:
-            self.talker.answer(text, self._view)
+            result = self.talker.answer(text, self._view)
         except KeyboardInterrupt:
             self.app.err.line(Span("(stopped; what was said is kept)", "warning"))
+            self._part()
             return
+        if result.pause:
+            self._part()
         if self.is_terminal and not self.draws:
             self.app.out.line()
 
@@ -186,7 +192,8 @@ class Chat:
     def _next_typed(self, typing: Typing) -> str:
         """The next line of a terminal: first what was typed during the last answer."""
         if typing.held:
-            self.app.out.line(Span(f"› {typing.held[0]}", "faint"))
+            if not self.draws:
+                self.app.out.line(Span(f"› {typing.held[0]}", "faint"))
             return typing.held.pop(0)
         begun, typing.begun = typing.begun, ""
         self._context = self._read_context()
@@ -202,6 +209,9 @@ class Chat:
         if text in EXIT_WORDS:
             self.is_over = True
             return
+        if self.draws:
+            self._view = AnswerView(self.app.out.beside, self.look)
+            self._view.asked(text)
         try:
             command = read_command(text)
             if command is not None:
@@ -213,7 +223,7 @@ class Chat:
         except HoldfastError as error:
             self.has_failed = True
             failure = explain(error, waits=self.app.takes_wait)
-            again = " Enter tries again." if isinstance(error, ModelFailed) and self.is_terminal else ""
+            again = " Press Enter when ready." if isinstance(error, ModelFailed) and self.is_terminal else ""
             tell(self.app.err, Span("error: ", "bad"), failure.message, failure.remedy + again)
             self._part()
 
@@ -257,21 +267,22 @@ class Chat:
 
     def _permit(self, request: PermissionRequest) -> Any:
         """Ask whether a tool may be used."""
+        answers = "[y]es once, for this [s]ession, [a]lways, [N]o: "
         if self._view is not None:
-            self._view.lines(drawn_edit(request.args, self.look))
-            self._view.rests = True
-        self.app.out.end_stream()
-        shown = ", ".join(f"{name}={value!r}" for name, value in request.args.items())
-        self.app.err.line(Span("May the agent use ", "warning"), f"{request.tool}({shown})?")
+            self._view.asks(request.tool, request.args, answers)
+        else:
+            self.app.out.end_stream()
+            shown = ", ".join(f"{name}={value!r}" for name, value in request.args.items())
+            self.app.err.line(Span("May the agent use ", "warning"), f"{request.tool}({shown})?")
         # While a question waits Ctrl-C answers it, rather than stopping the run behind it.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             with contextlib.nullcontext() if self._typing is None else self._typing.paused():
-                answer = self._ask("[y]es once, for this [s]ession, [a]lways, [N]o: ")
+                answer = self._ask(answers)
         finally:
             signal.signal(signal.SIGINT, before)
             if self._view is not None:
-                self._view.rests = False
+                self._view.answered()
         return _ANSWERS.get(answer, False)
 
     def _ask(self, question: str) -> str:

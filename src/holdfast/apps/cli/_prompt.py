@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.completion import Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Always, Condition
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -22,12 +23,24 @@ from holdfast.apps.history import InputHistory
 from holdfast.security import neutralise_line
 
 _LOOK = Style.from_dict(
-    {"bottom-toolbar": "noreverse #888888", "prompt": "bold ansigreen", "faint": "#888888", "chosen": "bold ansicyan"}
+    {
+        "bottom-toolbar": "noreverse #888888",
+        "prompt": "bold ansigreen",
+        "faint": "#888888",
+        "chosen": "bold ansicyan",
+        "completion-menu": "bg:default fg:default noreverse",
+        "completion-menu.completion.current": "bg:default fg:ansicyan bold noreverse",
+        "completion-menu.meta.completion": "bg:default #888888",
+        "completion-menu.meta.completion.current": "bg:default fg:ansicyan",
+        "scrollbar.background": "bg:default",
+        "scrollbar.button": "bg:default",
+    }
 )
 _ROWS_SHOWN = 8
 _PREVIEW_LINES = 6
 _PREVIEW_CHARS = 400
 _ESCAPE_S = 0.05
+_MENU_ROWS = 8
 
 
 class Choice(Protocol):
@@ -58,28 +71,48 @@ class PromptReader:
         self._prompts: PromptSession[str] = PromptSession(
             history=self._typed,
             completer=_Words(commands),
-            complete_while_typing=True,
+            complete_while_typing=_completes,
             key_bindings=_keys(),
             multiline=True,
             enable_suspend=True,
+            erase_when_done=True,
             prompt_continuation="  ",
             bottom_toolbar=self._toolbar,
-            reserve_space_for_menu=4,
+            reserve_space_for_menu=_MENU_ROWS,
             style=_LOOK,
             color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
         )
+        # What is typed takes the rows that it needs; the status stands right below it, not at the screen's bottom.
+        layout = self._prompts.layout
+        layout.current_window.dont_extend_height = Always()
+        layout.container.get_children().append(Window())
 
     def read(self, begun: str = "") -> str:
         """Return the next message, which may be ``begun``. Raises EOFError at the end, KeyboardInterrupt for Ctrl-C."""
         echo(on=True)  # before: the terminal is given back as it is found here
-        text = self._prompts.prompt([("class:prompt", "› ")], default=begun)
+        text = self._prompts.prompt(_sign, default=begun)
         # The history of prompt_toolkit keeps every answer; the file keeps what may be kept.
         if "\n" not in text:
             self._history.add(text)
         return text
 
     def _toolbar(self) -> FormattedText:
-        return FormattedText([("class:bottom-toolbar", neutralise_line(self._status()))])
+        return FormattedText([("class:bottom-toolbar", f"{_rule()}\n{neutralise_line(self._status())}")])
+
+
+def _rule() -> str:
+    return "─" * get_app().output.get_size().columns
+
+
+def _sign() -> FormattedText:
+    return FormattedText([("class:faint", f"{_rule()}\n"), ("class:prompt", "› ")])
+
+
+@Condition
+def _completes() -> bool:
+    """Whether a command or a file is being typed: only then is room kept for a menu."""
+    text = get_app().current_buffer.document.text_before_cursor
+    return text.startswith("/") or text.rpartition(" ")[2].startswith("@")
 
 
 def pick(question: str, rows: Sequence[Choice], *, colour: bool) -> int | None:

@@ -24,7 +24,6 @@ from holdfast.apps.watched import watch
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.model import Event, Notice
 from holdfast.replay import as_text
-from holdfast.security import neutralise
 from holdfast.session import Session, in_thread, now_ms
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ class Talker:
             self._view = None
             self.app.out.end_stream()
             if view is not None:
-                view.settle()
+                view.end()
         if result.pause:
             self.app.err.line(Span(f"The agent {result.pause}.", "warning"))
         return result
@@ -139,10 +138,10 @@ class Talker:
         """Say which session this is, and how much of it there is."""
         session = self.session
         if session is None or not session.restored:
-            self.app.err.line(Span("New session", "good"), f" of {self.agent_id}, kept in {self.app.where}")
+            self.app.err.line(Span("New session", "good"), f" of {self.agent_id}, kept in {_as_typed(self.app.where)}")
             return
         state = session.live_state
-        title = f" {session.title!r}" if session.title else ""
+        title = f" “{session.title}”" if session.title else ""
         many = counted(state.message_count, "message")
         when = ago(state.updated_at, now_ms()) or "at an unknown time"
         self.app.err.line(Span("Restored session ", "good"), Span(session.id, "name"), f"{title} ({many}, {when})")
@@ -341,7 +340,7 @@ class Typing:
             return
         self._keep(text)
         if self._view is not None:
-            self._view.lines([f"› {line}" for line in neutralise(text).split("\n")] + [""])
+            self._view.asked(text)
 
     def _show(self) -> None:
         if self._view is not None:
@@ -366,8 +365,16 @@ def _show(view: AnswerView, event: Event) -> None:
         view.begins(str(data.get("id")), str(data.get("tool")), data.get("params"))
     elif event.type == "tool_result":
         view.ends(str(data.get("toolCallId")), data.get("result"), failed=bool(data.get("is_error")))
+    elif event.type == "permission":
+        view.decided(str(data.get("call")))
     elif event.type == "delta" and data.get("kind") == "thinking":
         view.thinks()
+
+
+def _as_typed(path: str) -> str:
+    """A path below the home as people write it."""
+    home = os.path.expanduser("~")
+    return f"~{path[len(home) :]}" if path.startswith(f"{home}{os.sep}") else path
 
 
 def _wanted_session(app: App, wishes: Wishes) -> str | None:

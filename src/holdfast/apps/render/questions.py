@@ -43,11 +43,12 @@ class QuestionView(NamedTuple):
 def view_of(one: Waiting) -> QuestionView:
     """Return a question with the change that its call would make to a text, if it would."""
     args = one.args if isinstance(one.args, dict) else {}
-    beside, lines = _change(args)
+    beside, lines = change_of(args)
     return QuestionView(one, beside, lines[:_LINES_MAX], len(lines) > _LINES_MAX)
 
 
-def _change(args: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def change_of(args: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the arguments of a call beside the change that it would make to a text, and the lines of the change."""
     if found := changed_lines(args):
         return found
     edits = args.get("edits")
