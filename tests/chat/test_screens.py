@@ -116,7 +116,10 @@ def test_conversations_look_as_they_should(start, model, own_place, columns, the
 
 def answer_of(chat, question):
     """The words below the last time that a question was asked, without what goes on below them."""
-    said = chat.text.rpartition(f"› {question}")[2]
+    # Between the prompt that is left and the line that stays there is none of it.
+    _, is_there, said = chat.text.rpartition(f"› {question}")
+    if not is_there:
+        return []
     body = re.split(r"\n(?:. working|⟲|› ?\n|─|Session )", said)[0]
     # What is bold or code is known when it ends: until then its signs are shown.
     return re.sub(r"[*`]", "", body).split()
