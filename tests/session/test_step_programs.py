@@ -113,7 +113,7 @@ with holdfast.open(url) as hf, hf.session("job", wait_ms=60_000, lease_ms=1_000)
 """
 
 
-@pytest.mark.stores("files", "sqlite", "postgres")
+@pytest.mark.stores("files", "sqlite", "postgres", "s3")
 def test_a_wait_before_a_retry_survives_a_kill(store_url, tmp_path):
     """Killed while it waits: the next process waits for what is left, and the failure is no unknown outcome."""
     marks = tmp_path / "marks"
