@@ -56,7 +56,7 @@ DATABASES = weakref.WeakSet()
 
 
 def connect_noted(connect, *arguments, **options):
-    made = connect(*arguments, factory=Database, **options)
+    made = connect(*arguments, **{"factory": Database} | options)
     DATABASES.add(made)
     return made
 
