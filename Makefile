@@ -94,7 +94,7 @@ fuzz: $(READY)  ## 2 million fuzzed inputs, and the property tests with many mor
 
 torture: $(READY)  ## The whole crash campaign: every state, every position, 50,000 worlds, 20,000 kills, long fights
 	@mkdir -p build && rm -f $(CAMPAIGN)
-	CRASH_CAMPAIGN=full CAMPAIGN_RESULTS=$(CURDIR)/$(CAMPAIGN) $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/crash tests/simulation tests/storage/test_fights.py tests/storage/test_bucket_kills.py tests/storage/test_bucket_answers.py tests/library/test_sealing_kills.py tests/library/test_no_descriptors.py tests/library/test_many_forks.py tests/bench/test_multitude.py tests/security/test_secrets_everywhere.py); $(REPORTED)
+	CRASH_CAMPAIGN=full CHAT_SCREENS=full CAMPAIGN_RESULTS=$(CURDIR)/$(CAMPAIGN) $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/crash tests/simulation tests/storage/test_fights.py tests/storage/test_bucket_kills.py tests/storage/test_bucket_answers.py tests/library/test_sealing_kills.py tests/library/test_no_descriptors.py tests/library/test_many_forks.py tests/bench/test_multitude.py tests/security/test_secrets_everywhere.py tests/chat/test_screens.py); $(REPORTED)
 
 soak: $(READY)  ## Everything at once with kills (DURATION=1h): memory, descriptors and latency stay flat
 	@mkdir -p build && rm -f $(CAMPAIGN)
