@@ -238,7 +238,7 @@ def read_cursor(cursor: str, order: Order = NEWEST) -> Place:
         is_ours = named == ([] if order == NEWEST else [str(order)]) and type(key) is type(SORTS[order.name](_NOBODY))
         if is_ours and isinstance(id, str):
             return key, id
-    except (ValueError, AttributeError, TypeError):
+    except (KeyError, ValueError, AttributeError, TypeError):
         pass
     remedy = "Give what `next` of the page before said, with the same order, or nothing to begin with the first."
     raise UsageError("this is no cursor of such a list of sessions", remedy=remedy)
