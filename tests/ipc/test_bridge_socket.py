@@ -267,7 +267,7 @@ def test_the_command_prints_the_schema_and_refuses_both_ways():
     assert json.loads(shown.stdout)["$defs"]["session_info"]
     both = CliRunner().invoke(cli, ["bridge", "--stdio", "--socket", "x"])
     assert both.exit_code == 2
-    assert "either at a socket" in both.stderr
+    assert "cannot be used together" in both.stderr
 
 
 def test_what_the_command_is_asked_for(monkeypatch, store_root, tmp_path):

@@ -14,7 +14,7 @@ from holdfast.apps.tui._app import AppTalks
 class Stream:
     """An answer of one word, which may fail after it."""
 
-    result = SimpleNamespace(suspended=None)
+    result = SimpleNamespace(pause="")
 
     def __init__(self, error):
         self._error = error

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -291,7 +291,29 @@ def take_answers(session: Session) -> bool:
 _TICK_S = 1.0  # so that a clock that was set forward is seen
 
 
-def begin_sleep(session: Session, when: datetime) -> str | None:
+def sleep_until(session: Session, when: datetime) -> None:
+    """Wait until a time, durably. Raises UsageError for a time without a zone."""
+    id = _begin_sleep(session, when)
+    if id is not None:
+        session.flush()
+        for seconds in _ticks(session, id):
+            sleep(seconds)
+        _end_sleep(session, id)
+
+
+async def asleep_until(session: Session, when: datetime) -> None:
+    """Do what ``sleep_until`` does without blocking the event loop."""
+    import asyncio
+
+    id = _begin_sleep(session, when)
+    if id is not None:
+        await session.aflush()
+        for seconds in _ticks(session, id):
+            await asyncio.sleep(seconds)
+        _end_sleep(session, id)
+
+
+def _begin_sleep(session: Session, when: datetime) -> str | None:
     """Record that a session waits until a time; the id of that, or None if the time has come. Raises UsageError."""
     if not isinstance(when, datetime) or when.tzinfo is None:
         raise UsageError(
@@ -302,7 +324,7 @@ def begin_sleep(session: Session, when: datetime) -> str | None:
     ask = session.live_state.asks.get(id)
     if until <= now_ms():
         if ask is not None:
-            end_sleep(session, id)
+            _end_sleep(session, id)
         return None
     if ask is None:
         known = {"id": id, "kind": "time", "until": until, "agent": session.agent_id}
@@ -310,7 +332,7 @@ def begin_sleep(session: Session, when: datetime) -> str | None:
     return id
 
 
-def ticks(session: Session, id: str) -> Iterator[float]:
+def _ticks(session: Session, id: str) -> Iterator[float]:
     """Yield how long to sleep, again and again, until the time has come or somebody ended the waiting.
 
     A clock that is set back makes it no longer than it was when this began.
@@ -325,7 +347,7 @@ def ticks(session: Session, id: str) -> Iterator[float]:
         yield min(left, _TICK_S)
 
 
-def end_sleep(session: Session, id: str) -> None:
+def _end_sleep(session: Session, id: str) -> None:
     """Record that the time has come."""
     if id in session.live_state.asks:
         session.append("resumed", {"reason": "the time has come", "ids": [id]})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -280,27 +279,13 @@ class Session:
         """
         from holdfast.session import asks
 
-        id = asks.begin_sleep(self, when)
-        if id is None:
-            return
-        self.flush()
-        for seconds in asks.ticks(self, id):
-            time.sleep(seconds)
-        asks.end_sleep(self, id)
+        asks.sleep_until(self, when)
 
     async def asleep_until(self, when: datetime) -> None:
         """Do what ``sleep_until`` does without blocking the event loop."""
-        import asyncio
-
         from holdfast.session import asks
 
-        id = asks.begin_sleep(self, when)
-        if id is None:
-            return
-        await self.aflush()
-        for seconds in asks.ticks(self, id):
-            await asyncio.sleep(seconds)
-        asks.end_sleep(self, id)
+        await asks.asleep_until(self, when)
 
     # -- reading: every answer is a copy or to be read only ----------------------------------
 
