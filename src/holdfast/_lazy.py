@@ -109,10 +109,12 @@ class _LazyModule:
     """A module that is loaded when something of it is first asked for."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.__name__ = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self.name), name)
+        module = import_module(self.__name__)
+        self.__dict__ = module.__dict__  # the next look finds its names without a call
+        return getattr(module, name)
 
 
 def lazy_modules(package: str, names: str) -> list[Any]:
