@@ -209,7 +209,7 @@ def test_what_is_not_there(trip, visitor):
         response = visitor.get(url)
         assert response.status_code == 404, url
         assert "To the sessions" in response.text
-    assert "with <code>holdfast list</code>" in visitor.get("/s/missing").text
+    assert "<code>holdfast list</code>" in visitor.get("/s/missing").text
     assert visitor.get("/new", headers={"x-part": "true"}).status_code == 200
     assert visitor.put("/", headers={"origin": "http://127.0.0.1:8000"}).status_code == 405
 

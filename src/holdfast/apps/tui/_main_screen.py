@@ -491,6 +491,7 @@ class MainScreen(Screen[None]):
     def _first_came(self, session_id: str) -> None:
         if self.app.tracking.session_id == session_id and self.conversation.session_id is None:
             self.conversation.read(session_id)
+            self._tell_heading()  # its row may have come before
         self.list_pane.look_again()
 
     # -- status ------------------------------------------------------------------------------
