@@ -203,7 +203,7 @@ def _connections(place):
     """Those that are open to a database below a folder."""
     found = []
     for one in gc.get_objects():
-        if type(one) is sqlite3.Connection:
+        if issubclass(type(one), sqlite3.Connection):
             with contextlib.suppress(sqlite3.ProgrammingError):  # another test's, and closed
                 files = [row[2] for row in one.execute("PRAGMA database_list")]
                 found += [one] if any(file.startswith(str(place)) for file in files) else []
