@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 from campaign_log import FULL
 from crash_campaign import repeatable
@@ -15,6 +17,7 @@ from holdfast.testing import SimDisk
 
 STEPS = 3
 MODES = ["kill", "power"] if FULL else ["kill"]  # of what stands on the loop of steps
+EACH = 1 if FULL else 4  # a push looks at every fourth state
 
 
 def opened(disk):
@@ -51,7 +54,7 @@ def test_crash_anywhere_in_a_loop_of_steps(mode):
         base = SimDisk(disk.image())
         run(base, unknown="raise")
         looked, told = 0, 0
-        for state in base.crash_states(mode):
+        for state in islice(base.crash_states(mode), 0, None, EACH):
             acted = {number for what, number in state.acknowledged if what == "effect"}
             known = {number for what, number in state.acknowledged if what == "known"}
             asked = []
@@ -68,7 +71,7 @@ def test_crash_anywhere_in_a_loop_of_steps(mode):
             assert mode == "power" or not known & set(asked)
             assert len(set(asked) & acted) <= 1
             looked, told = looked + 1, told + bool(asked)
-        assert looked > 100
+        assert looked * EACH > 100
         assert told > 0
 
 
@@ -80,14 +83,14 @@ def test_an_unknown_step_is_raised_by_default():
         base = SimDisk(disk.image())
         run(base, unknown="raise")
         raised = 0
-        for state in base.crash_states("kill"):
+        for state in islice(base.crash_states("kill"), 0, None, EACH):
             try:
                 ran, _ = run(state.disk(), unknown="raise")
             except OutcomeUnknown:
                 raised += 1
             else:
                 assert not {n for what, n in state.acknowledged if what == "effect"} & set(ran)
-        assert raised >= STEPS
+        assert raised * EACH >= STEPS
 
 
 def recorded(program):
@@ -133,7 +136,7 @@ def test_crash_anywhere_in_nested_and_retried_steps(mode):
     """After any crash: each effect is there once, what is looked up stays found, and the outer step goes on."""
     with repeatable():
         found = 0
-        for state in recorded(mixed).crash_states(mode):
+        for state in islice(recorded(mixed).crash_states(mode), 0, None, EACH):
             before = frozenset(name for _, name in state.acknowledged)
             disk = state.disk()
             ran, asked, values = mixed(disk, before)
@@ -169,7 +172,7 @@ def test_crash_anywhere_in_a_durable_tool(mode):
     """After any crash a call made anew does not act again: it has the result, or is told that nobody knows."""
     with repeatable():
         unknown = 0
-        for state in recorded(call_tool).crash_states(mode):
+        for state in islice(recorded(call_tool).crash_states(mode), 0, None, EACH):
             before = frozenset(name for _, name in state.acknowledged)
             ran, told = call_tool(state.disk(), before)
             assert len(before) + len(ran) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from textual.widgets import Input
 
 import holdfast
 
@@ -116,7 +117,7 @@ async def test_undoing_one_thing_after_the_other(sit, hf, trip):
             ("F", "", "forked into"),
         ):
             await seat.press(key)
-            await seat.sees("Enter accepts")
+            await seat.until(lambda: isinstance(seat.app.focused, Input))  # what was told may lie over it
             await answer(seat, words)
             await seat.sees(told)
             await seat.until(lambda: not seat.app.screen.actions.under_way)

@@ -49,6 +49,7 @@ async def left_asking(serve, tmp_path):
     editor.pipe.close()
     await editor.served
     await asyncio.gather(turn, return_exceptions=True)
+    editor.hang.set()
     return id
 
 
