@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from holdfast.apps.acp.agent.editor import EditorKit
 from holdfast.apps.acp.agent.server import AgentServer
+from holdfast.apps.acp.agent.session import Live
 from holdfast.library import Holdfast
 from holdfast.storage.files.log import FileLog
 
@@ -55,10 +58,11 @@ def passes(spans, size):
     return sum(max(0, min(stop, half) - start) for start, stop in spans) / half
 
 
-def check_load(editor, id, size, cwd, spans):
+def check_load(editor, id, size, cwd, spans, wait=lambda: None):
     """Load a session: all of it is told, and read once for that."""
     spans.clear()
     updates, _ = editor.load(id, cwd)
+    wait()
     said = [u["content"]["text"] for u in updates if u["sessionUpdate"] == "user_message_chunk"]
     assert said == [SAID] * TIMES
     assert passes(spans, size) == 1
@@ -75,8 +79,21 @@ def test_a_load_through_the_proxy_reads_the_log_once(store_place, proxy, tmp_pat
     check_load(proxy("--load", "yes"), *size_of(store_place), tmp_path, spans)
 
 
-def test_a_load_of_our_agent_reads_the_log_once(store_place, start, tmp_path, spans):
-    """The past is told in one pass over the log."""
+@pytest.fixture
+def asked_again(monkeypatch):
+    """Set when the agent has looked for questions that the loaded session waits for."""
+    done, ask_again = threading.Event(), Live.ask_again
+
+    async def noted(self, *, is_shown):
+        await ask_again(self, is_shown=is_shown)
+        done.set()
+
+    monkeypatch.setattr(Live, "ask_again", noted)
+    return done
+
+
+def test_a_load_of_our_agent_reads_the_log_once(store_place, start, tmp_path, spans, asked_again):
+    """The past is told in one pass over the log, and nothing is read to ask again where nothing was asked."""
     with Holdfast(store_place) as hf, hf.session(agent_id="a", agent_type="agent") as session:
         for _ in range(TIMES):
             session.user(SAID)
@@ -88,4 +105,4 @@ def test_a_load_of_our_agent_reads_the_log_once(store_place, start, tmp_path, sp
 
     editor = start(serve)
     editor.initialize()
-    check_load(editor, *size_of(store_place), tmp_path, spans)
+    check_load(editor, *size_of(store_place), tmp_path, spans, lambda: asked_again.wait(30))

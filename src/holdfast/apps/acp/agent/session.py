@@ -170,7 +170,9 @@ class Live:
 
         ``is_shown`` says that the editor has been told of these calls. A prompt ends it.
         """
-        waiting = await asyncio.to_thread(self._hf.waiting, session=self.id)
+        # It was opened a moment ago: without a question in its state, no log need be read for one.
+        asked = self.session.live_state.asks
+        waiting = await asyncio.to_thread(self._hf.waiting, session=self.id) if asked else []
         if is_shown:
             self._pending.update(one.call for one in waiting if one.call)
 
