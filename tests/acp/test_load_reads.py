@@ -58,7 +58,7 @@ def passes(spans, size):
     return sum(max(0, min(stop, half) - start) for start, stop in spans) / half
 
 
-def check_load(editor, id, size, cwd, spans, wait=lambda: None):
+def check_load(editor, id, size, cwd, spans, *, wait=lambda: None):
     """Load a session: all of it is told, and read once for that."""
     spans.clear()
     updates, _ = editor.load(id, cwd)
@@ -105,4 +105,4 @@ def test_a_load_of_our_agent_reads_the_log_once(store_place, start, tmp_path, sp
 
     editor = start(serve)
     editor.initialize()
-    check_load(editor, *size_of(store_place), tmp_path, spans, lambda: asked_again.wait(30))
+    check_load(editor, *size_of(store_place), tmp_path, spans, wait=lambda: asked_again.wait(30))
