@@ -153,6 +153,11 @@ def test_an_event_shows_itself_shortly():
     assert len(shown) < 250
 
 
+def test_an_event_whose_data_is_no_json_shows_its_bytes():
+    """A damaged event can be looked at: to show it must not raise."""
+    assert repr(Event("user", 3, 0, msgspec.Raw(b'{"content"'))) == "Event(seq=3, type='user', data=b'{\"content\"')"
+
+
 def test_metadata_and_notices_are_plain_values():
     """Rows of lists and notices compare, copy and pickle, and cannot be changed."""
     row = SessionMetadata(session_id="s", tags=("a",))
