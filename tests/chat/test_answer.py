@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from holdfast.apps.cli import _answer
-from holdfast.apps.cli._answer import AnswerView, Look
+from holdfast.apps.cli._answer import AnswerView, Theme
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def view(screen, monkeypatch):
     """A view without colours; whenever it asks what time it is, a second has gone by."""
     seconds = itertools.count()
     monkeypatch.setattr(_answer.time, "monotonic", lambda: float(next(seconds)))
-    return AnswerView(screen, Look(colour=False))
+    return AnswerView(screen, Theme(colour=False))
 
 
 def test_the_time_of_a_call_is_its_own(view, screen, monkeypatch):

@@ -78,21 +78,16 @@ def is_timeout(kinds: list[str]) -> bool:
     return any("Timeout" in kind.rpartition(".")[2] for kind in kinds)
 
 
-class Ending(NamedTuple):
-    """What an exception says of the attempt that it ended."""
+def classify_error(error: BaseException) -> tuple[list[str], bool]:
+    """Return the names of an exception's classes, and whether the work was abandoned, so that it may have taken effect.
 
-    kinds: list[str]
-    """Its class and the bases of it, then those of the exceptions that it is a group of."""
-    is_given_up: bool
-    """Whether the work was left behind, so that it may have taken effect."""
-
-
-def ending_of(error: BaseException) -> Ending:
-    """Return what an exception says of the attempt that it ended; of a group, what any of it says."""
+    The names are those of its class and the bases, then the same of the members of a group, any of which may be the
+    one that abandoned the work.
+    """
     each = [error, *_members(error)]
     kinds = dict.fromkeys(name_of_class(kind) for one in each for kind in type(one).__mro__ if kind is not object)
     given_up = (not isinstance(one, Exception) or was_cancelled(one) or isinstance(one, OutcomeUnknown) for one in each)
-    return Ending(list(kinds), any(given_up))
+    return list(kinds), any(given_up)
 
 
 def _members(error: BaseException) -> Iterator[BaseException]:

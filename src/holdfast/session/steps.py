@@ -40,8 +40,8 @@ from holdfast.session._work import (
     Work,
     as_returned,
     bound,
+    classify_error,
     encode_arguments,
-    ending_of,
     is_async,
     is_lazy,
     is_timeout,
@@ -427,7 +427,7 @@ class Steps:
 
     def _fail(self, step: StepCall, attempt: int, error: BaseException) -> float | None:
         """Record how an attempt ended; the seconds to wait, or None if it was the last one."""
-        retry, (kinds, is_given_up) = step.retry, ending_of(error)
+        retry, (kinds, is_given_up) = step.retry, classify_error(error)
         again = retry is not None and attempt < retry.attempts and retry.takes(kinds)
         data: dict[str, Any] = {"step": step.key, "attempt": attempt, "ok": False}
         wait_s = None

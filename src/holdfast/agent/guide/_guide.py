@@ -20,7 +20,7 @@ from holdfast.agent._result import Ask, CallRequest, Reply, Speech, Usage, block
 from holdfast.agent._tools import Tool
 from holdfast.agent._turn import GO_ON
 from holdfast.agent.guide._facts import facts_in, is_question, words_in
-from holdfast.agent.guide._skills import Given, Said, Talk, skill_for
+from holdfast.agent.guide._skills import Given, Response, Talk, skill_for
 from holdfast.errors import UsageError
 from holdfast.model import Event
 
@@ -69,7 +69,7 @@ class Guide:
     async def stream(self, ask: Ask, reply: list[Reply]) -> AsyncGenerator[tuple[str, str], None]:
         """Yield the answer word by word, as quickly as one reads."""
         step = answer(ask)
-        if isinstance(step, Said):
+        if isinstance(step, Response):
             slow = range(begin := step.text.find(step.slow), begin + len(step.slow))
             for word in _WORDS.finditer(step.text):
                 yield "text", word[0]
@@ -77,7 +77,7 @@ class Guide:
         reply.append(_reply(step))
 
 
-def _reply(step: Said | CallRequest) -> Reply:
+def _reply(step: Response | CallRequest) -> Reply:
     # No tokens: nobody counts the words of what is no language model.
     usage = Usage(requests=1)
     if isinstance(step, CallRequest):
@@ -85,7 +85,7 @@ def _reply(step: Said | CallRequest) -> Reply:
     return Reply([Speech("text", step.text)], [], usage, NAME)
 
 
-class Turn(NamedTuple):
+class Exchange(NamedTuple):
     """One message of the user, what tools gave for it, and what was said."""
 
     text: str
@@ -94,16 +94,16 @@ class Turn(NamedTuple):
     said: str = ""
 
 
-def answer(ask: Ask) -> Said | CallRequest:
+def answer(ask: Ask) -> Response | CallRequest:
     """Return what the guide says to a conversation, or the tool that it wants used first."""
     turns = list(_turns(ask.messages))
     if not turns:
-        return Said("I am the Holdfast guide, not a language model. Say something, and it is kept.")
+        return Response("I am the Holdfast guide, not a language model. Say something, and it is kept.")
     return _respond(turns, frozenset(tool.name for tool in ask.tools))
 
 
-def _turns(messages: list[dict[str, Any]]) -> Iterator[Turn]:
-    turn: Turn | None = None
+def _turns(messages: list[dict[str, Any]]) -> Iterator[Exchange]:
+    turn: Exchange | None = None
     tools: dict[Any, str] = {}
     for message in messages:
         for block in blocks_of(message):
@@ -118,22 +118,22 @@ def _turns(messages: list[dict[str, Any]]) -> Iterator[Turn]:
             elif message["role"] == "user" and kind == "text":
                 if turn is not None:
                     yield turn
-                turn = Turn(text.strip(), [])
+                turn = Exchange(text.strip(), [])
     if turn is not None:
         yield turn
 
 
-def _respond(turns: list[Turn], tools: frozenset[str]) -> Said | CallRequest:
+def _respond(turns: list[Exchange], tools: frozenset[str]) -> Response | CallRequest:
     *before, current = turns
     cut = _cut(before, tools)
     if not _is_go_on(current):
         step = _take(current, before, tools)
-        if cut is None or not isinstance(step, Said):
+        if cut is None or not isinstance(step, Response):
             return step
         where = f"was cut off after “…{_tail(cut[0])}”" if cut[0] else "was never given"
         return step._replace(text=f"(My last answer {where}. `go on` gives the rest.)\n\n{step.text}")
     if cut is None:
-        return Said("There is nothing left to finish. `What can you do?` shows what else there is.")
+        return Response("There is nothing left to finish. `What can you do?` shows what else there is.")
     said, whole = cut
     if not said:
         # Not one word was said: the question is taken as if it were asked now.
@@ -144,10 +144,10 @@ def _respond(turns: list[Turn], tools: frozenset[str]) -> Said | CallRequest:
     # What is slow may have begun before the cut.
     begin = whole.text.find(whole.slow)
     slow = whole.text[max(begin, len(said)) : begin + len(whole.slow)].strip()
-    return Said(f"I was cut off after “…{_tail(said)}”. {log} Going on: {rest}", slow)
+    return Response(f"I was cut off after “…{_tail(said)}”. {log} Going on: {rest}", slow)
 
 
-def _cut(before: list[Turn], tools: frozenset[str]) -> tuple[str, Said] | None:
+def _cut(before: list[Exchange], tools: frozenset[str]) -> tuple[str, Response] | None:
     """What was said of the answer before, and the whole of it; None if that was said to its end."""
     if not before:
         return None
@@ -156,12 +156,12 @@ def _cut(before: list[Turn], tools: frozenset[str]) -> tuple[str, Said] | None:
     depends = _is_go_on(last) or last.said.startswith("(")
     whole = _respond(before, tools) if depends else _take(last, before[:-1], tools)
     said = last.said.rstrip()
-    if not isinstance(whole, Said):
-        return None if said else ("", Said(""))
+    if not isinstance(whole, Response):
+        return None if said else ("", Response(""))
     return (said, whole) if whole.text.startswith(said) and len(said) < len(whole.text) else None
 
 
-def _take(turn: Turn, before: list[Turn], tools: frozenset[str]) -> Said | CallRequest:
+def _take(turn: Exchange, before: list[Exchange], tools: frozenset[str]) -> Response | CallRequest:
     """Let the skill that understands a turn answer it, with what its tools gave until now."""
     skill = skill_for(turn.text).answer(Talk(turn.text, tuple(one.text for one in before), tools))
     given = list(turn.given)
@@ -175,10 +175,10 @@ def _take(turn: Turn, before: list[Turn], tools: frozenset[str]) -> Said | CallR
                 return CallRequest("", wanted.tool, wanted.args)
             wanted = skill.send(Given("there is no such tool here", is_error=True) if found is None else found[1])
     except StopIteration as end:
-        return end.value if isinstance(end.value, Said) else Said(end.value)
+        return end.value if isinstance(end.value, Response) else Response(end.value)
 
 
-def _is_go_on(turn: Turn) -> bool:
+def _is_go_on(turn: Exchange) -> bool:
     return turn.text == GO_ON or _GO_ON.match(turn.text) is not None
 
 

@@ -61,14 +61,14 @@ class Given(NamedTuple):
         return re.sub(r"^\w*(?:Error|NotFound): ", "", text).rstrip(".")[:200]
 
 
-class Said(NamedTuple):
+class Response(NamedTuple):
     """An answer, and the part of it that is said slowly."""
 
     text: str
     slow: str = ""
 
 
-Answer = Generator[Use, Given, "Said | str"]
+Answer = Generator[Use, Given, "Response | str"]
 
 
 class Talk(NamedTuple):
@@ -299,7 +299,7 @@ _COUNTED = (
 
 def _kill(_: Talk) -> Answer:
     pid = (yield Use("about_process", {})).row.get("pid")
-    return Said(
+    return Response(
         f"Kill me while I count. In another terminal, run `kill -9 {pid}`. Then start me again the same way and say"
         f" `go on`. Every word is on record before you see it. I count slowly: {_COUNTED}. Done: nobody killed me"
         " this time. Say `kill` to try again.",

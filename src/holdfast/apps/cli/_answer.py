@@ -28,7 +28,7 @@ _CHANGE_LINES_MAX = 400
 _CLOSE = frozenset([("tool", "tool"), ("tool", "change"), ("lines", "lines")])
 
 
-class Look(NamedTuple):
+class Theme(NamedTuple):
     """How things are drawn: in colours or not, on a dark or a light ground."""
 
     colour: bool = True
@@ -55,13 +55,13 @@ def parted(text: str) -> tuple[str, str]:
     return text[:end], text[end:]
 
 
-def drawn(renderable: RenderableType, width: int, look: Look) -> list[str]:
+def drawn(renderable: RenderableType, width: int, theme: Theme) -> list[str]:
     """Return what Rich makes of something as lines for a terminal; nothing in them is obeyed but colours."""
     from rich.color import ColorSystem
 
     from holdfast.apps.render.markdown import harmless_lines
 
-    system = ColorSystem.STANDARD if look.colour else None
+    system = ColorSystem.STANDARD if theme.colour else None
     return [
         "".join(
             part.style.render(part.text, color_system=system) if part.style and system else part.text for part in line
@@ -70,23 +70,23 @@ def drawn(renderable: RenderableType, width: int, look: Look) -> list[str]:
     ]
 
 
-def drawn_markdown(text: str, width: int, look: Look) -> list[str]:
+def drawn_markdown(text: str, width: int, theme: Theme) -> list[str]:
     """Return Markdown as lines for a terminal."""
     from holdfast.apps.render.markdown import markdown, paragraphs
 
-    lines = drawn(markdown(paragraphs(text), dark=look.dark), width, look)
+    lines = drawn(markdown(paragraphs(text), dark=theme.dark), width, theme)
     # Rich sets blocks apart by empty lines, above or below; here that is done once for all.
     full = [number for number, line in enumerate(lines) if _PAINT.sub("", line).strip()]
     return lines[full[0] : full[-1] + 1] if full else []
 
 
-def drawn_change(args: dict[str, Any], look: Look) -> list[str]:
+def drawn_change(args: dict[str, Any], theme: Theme) -> list[str]:
     """Return what a call would change in a text, as lines; none for a call that is no edit."""
     lines = [neutralise_line(line) for line in change_of(args)[1]]
     if len(lines) > _CHANGE_LINES_MAX:
         left = len(lines) - _CHANGE_LINES_MAX
         lines = [*lines[:_CHANGE_LINES_MAX], f"… {counted(left, 'more line')}"]
-    paint = {"+": "32", "-": "31", "…": "2"} if look.colour else {}
+    paint = {"+": "32", "-": "31", "…": "2"} if theme.colour else {}
     return [f"  \x1b[{paint[line[0]]}m{line}\x1b[0m" if line[:1] in paint else f"  {line}" for line in lines]
 
 
@@ -143,9 +143,9 @@ class AnswerView:
     Texts, words of the user and groups of calls are set apart by an empty line each.
     """
 
-    def __init__(self, stream: TextIO, look: Look) -> None:
+    def __init__(self, stream: TextIO, theme: Theme) -> None:
         self._stream = stream
-        self._look = look
+        self._theme = theme
         self._lock = threading.RLock()
         self._text = ""
         self._tail: list[str] = []  # what is drawn of the end
@@ -170,7 +170,7 @@ class AnswerView:
             self._text += text
             done, rest = parted(self._text)
             if done.strip():
-                self._print("text", drawn_markdown(done, self._width, self._look))
+                self._print("text", drawn_markdown(done, self._width, self._theme))
                 self._text = rest
             self._draw()
 
@@ -217,7 +217,7 @@ class AnswerView:
         """Ask about a call, above ``answers``: the change that it makes stays, the question until it is answered."""
         with self._lock:
             self.settle()
-            if change := drawn_change(args, self._look):
+            if change := drawn_change(args, self._theme):
                 self._print("change", change)
             head, *more = asked_words(tool, args, self._width)
             question = [*([""] if self._last else []), self._paint(head, "33"), *more]
@@ -278,7 +278,7 @@ class AnswerView:
             text, self._text = self._text, ""
             self._erase()
             if text.strip():
-                self._print("text", drawn_markdown(text, self._width, self._look))
+                self._print("text", drawn_markdown(text, self._width, self._theme))
 
     @property
     def _width(self) -> int:
@@ -299,7 +299,7 @@ class AnswerView:
             return 24
 
     def _paint(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self._look.colour else text
+        return f"\x1b[{code}m{text}\x1b[0m" if self._theme.colour else text
 
     def _end_thinking(self) -> None:
         if self._thinking_since is not None:
@@ -318,7 +318,7 @@ class AnswerView:
         """The tail: the last lines of the block that is open, then what goes on."""
         if self._rests:
             return
-        lines = drawn_markdown(self._text, self._width, self._look) if self._text.strip() else []
+        lines = drawn_markdown(self._text, self._width, self._theme) if self._text.strip() else []
         lines = lines[-max(min(_TAIL_LINES_MAX, self._rows - 6), 1) :]
         sign = _SPIN[self._tick % len(_SPIN)]
         took = f"{time.monotonic() - self._since:.0f} s"

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agent import EXIT_WORDS, can_go_on, plain_text, read_command
-from holdfast.apps.cli._answer import AnswerView, Look
+from holdfast.apps.cli._answer import AnswerView, Theme
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, tell
 from holdfast.apps.cli._screen import wants_colour
-from holdfast.apps.cli._slash import COMMANDS, Row, is_asked, obey
+from holdfast.apps.cli._slash import COMMANDS, Choice, is_asked, obey
 from holdfast.apps.cli._summary import print_conversation
 from holdfast.apps.cli._talk import Talker, Typing
 from holdfast.apps.cli.chat import Wishes, echo, standard_input
@@ -51,7 +51,7 @@ class Chat:
         self.has_failed = False
         self.is_terminal = sys.stdin.isatty() and app.out.is_terminal
         self.draws = self.is_terminal and _may_draw(app, wishes)
-        self.look = Look(wants_colour(app.out.colour, is_terminal=True), not (wishes.light or _is_light()))
+        self.theme = Theme(wants_colour(app.out.colour, is_terminal=True), not (wishes.light or _is_light()))
         self.talker = Talker(app, wishes, self._permit if self.is_terminal else None, late=self.is_terminal)
         self.gone_back: list[str] = []
         """The sessions that /back left, for /undo."""
@@ -124,7 +124,7 @@ class Chat:
 
     def show(self, entries: Iterable[Entry]) -> None:
         """Draw what was said, as it looked when it was said."""
-        view = AnswerView(self.app.out.beside, self.look)
+        view = AnswerView(self.app.out.beside, self.theme)
         for entry in entries:
             if entry.kind == "user":
                 view.asked(entry.text)
@@ -158,12 +158,12 @@ class Chat:
         """Whether the user says yes; without a terminal nobody does."""
         return self.is_terminal and self._ask(f"{question} [y/N] ") in ("y", "yes")
 
-    def choose(self, question: str, rows: list[Row]) -> int | None:
+    def choose(self, question: str, rows: list[Choice]) -> int | None:
         """The place of what the user chooses, counted from 0; None for nothing, or where nobody is there."""
         if self.draws:
             from holdfast.apps.cli._prompt import pick
 
-            return pick(question, rows, colour=self.look.colour)
+            return pick(question, rows, colour=self.theme.colour)
         for number, row in enumerate(rows, 1):
             self.app.out.line(Span(f"{number:>2} ", "name"), row.words, Span(f"  {row.about}", "faint"), hang=3)
             if row.preview:
@@ -210,7 +210,7 @@ class Chat:
             self.is_over = True
             return
         if self.draws:
-            self._view = AnswerView(self.app.out.beside, self.look)
+            self._view = AnswerView(self.app.out.beside, self.theme)
             self._view.asked(text)
         try:
             command = read_command(text)
@@ -235,11 +235,11 @@ class Chat:
     def _reader(self) -> Callable[[str], str]:
         """How a message is read at a terminal."""
         if not self.draws:
-            return LineReader(self._history, [f"/{name}" for name in COMMANDS]).read
+            return ReadlinePrompt(self._history, [f"/{name}" for name in COMMANDS]).read
         from holdfast.apps.cli._prompt import PromptReader
 
         words = {name: command.does for name, command in COMMANDS.items()}
-        return PromptReader(self._history, words, self._status, colour=self.look.colour).read
+        return PromptReader(self._history, words, self._status, colour=self.theme.colour).read
 
     def _status(self) -> str:
         """The line below the prompt: model, tokens, cost, context, title."""
@@ -311,9 +311,8 @@ def _last_turn(app: App, session: Session) -> int:
     return 0
 
 
-# Lines that are typed where nothing is drawn, with what was typed before.
-class LineReader:
-    """Lines from a terminal: edited, with what was typed before on the arrow keys and Ctrl-R."""
+class ReadlinePrompt:
+    """A prompt of one line where nothing may be drawn: history on the arrow keys and Ctrl-R, completion on Tab."""
 
     def __init__(self, history: InputHistory, words: list[str]) -> None:
         self._history = history

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, get_app
@@ -18,6 +18,7 @@ from prompt_toolkit.layout import Dimension, FormattedTextControl, HSplit, Layou
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 
+from holdfast.apps.cli._slash import Choice
 from holdfast.apps.cli.chat import echo
 from holdfast.apps.history import InputHistory
 from holdfast.security import neutralise_line
@@ -41,22 +42,6 @@ _PREVIEW_LINES = 6
 _PREVIEW_CHARS = 400
 _ESCAPE_S = 0.05
 _MENU_ROWS = 8
-
-
-class Choice(Protocol):
-    """A row to choose: what it is called, what is to be known, and a look at it."""
-
-    @property
-    def words(self) -> str:
-        """What it is called."""
-
-    @property
-    def about(self) -> str:
-        """When it was, and how much."""
-
-    @property
-    def preview(self) -> Callable[[], list[str]] | None:
-        """Gives its last words."""
 
 
 class PromptReader:

@@ -27,8 +27,8 @@ _HITS = 20
 _LAST_WORDS = 3
 
 
-class Row(NamedTuple):
-    """One of several things to choose from: what it is called, what is to be known, and a look at it."""
+class Choice(NamedTuple):
+    """One row of a menu: its label, a remark, and a preview made when it is looked at."""
 
     words: str
     about: str
@@ -97,7 +97,7 @@ def _sessions(chat: Chat, rest: str) -> None:
         return
     now = now_ms()
     shown = [
-        Row(
+        Choice(
             row.title or row.session_id,
             f"{ago(row.updated_at, now)}, {counted(row.message_count, 'message')}",
             partial(_last_words, chat, row.session_id),
@@ -127,7 +127,7 @@ def _search(chat: Chat, rest: str) -> None:
     shown = []
     for hit in hits:
         words = [" ".join(hit.snippet.text.split())]
-        shown.append(Row(hit.title or hit.session_id, f"#{hit.seq}", partial(list, words)))
+        shown.append(Choice(hit.title or hit.session_id, f"#{hit.seq}", partial(list, words)))
     chosen = chat.choose("Go on with which one?", shown)
     if chosen is not None:
         _load(chat, hits[chosen].session_id)
@@ -152,7 +152,7 @@ def _back(chat: Chat, rest: str) -> None:
     if not rest:
         now = now_ms()
         shown = [
-            Row(" ".join(as_text(event.data.get("content")).split())[:_PREVIEW_CHARS], ago(event.timestamp, now))
+            Choice(" ".join(as_text(event.data.get("content")).split())[:_PREVIEW_CHARS], ago(event.timestamp, now))
             for event in (asked if chat.draws else asked[:_TURNS_SHOWN])
         ]
         chosen = chat.choose("Back to before which one?", shown)
