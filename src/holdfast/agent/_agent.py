@@ -35,7 +35,7 @@ from holdfast.agent._output import output_of
 from holdfast.agent._permissions import PermissionRequest
 from holdfast.agent._result import RunResult, RunStream
 from holdfast.agent._spec import SessionPlugins, Spec, read_custom, write_custom
-from holdfast.agent._sync import run_sync, twin
+from holdfast.agent._sync import sync_twin, twin
 from holdfast.agent._tools import as_tools
 from holdfast.agent._turn import AgentTurn, Prompt, check_answers, check_delegates
 from holdfast.errors import Locked, UsageError
@@ -136,11 +136,7 @@ class Agent:
         """
         return await (await self._turn(session)).answer(prompt, variables)
 
-    def run_sync(
-        self, prompt: Prompt, *, session: Session | None = None, variables: Mapping[str, Any] | None = None
-    ) -> RunResult:
-        """Answer a prompt from code without an event loop; see :meth:`run`. Raises UsageError inside of one."""
-        return run_sync(self.run(prompt, session=session, variables=variables), "await agent.run(…)")
+    run_sync = sync_twin(run)
 
     def run_stream(
         self, prompt: Prompt, *, session: Session | None = None, variables: Mapping[str, Any] | None = None
@@ -170,17 +166,7 @@ class Agent:
         """
         return await self._resume(token, value, answers, session, by)
 
-    def resume_sync(
-        self,
-        token: str,
-        value: Any = None,
-        *,
-        answers: Mapping[str, Any] | None = None,
-        session: Session | None = None,
-        by: str = "user",
-    ) -> RunResult:
-        """Go on with a run that waits, from code without an event loop; see :meth:`resume`."""
-        return run_sync(self._resume(token, value, answers, session, by), "await agent.resume(…)")
+    resume_sync = sync_twin(resume)
 
     def resume_stream(
         self,
@@ -237,9 +223,7 @@ class Agent:
         """Go on with what a delegate began earlier, as ``run`` (``child_run`` of ``delegation``); what it answers."""
         return await (await self._turn(session)).resume_delegate(agent, run)
 
-    def resume_delegate_sync(self, agent: str, run: str, *, session: Session | None = None) -> str:
-        """Go on with what a delegate began earlier, from code without an event loop; see :meth:`resume_delegate`."""
-        return run_sync(self.resume_delegate(agent, run, session=session), "await agent.resume_delegate(…)")
+    resume_delegate_sync = sync_twin(resume_delegate)
 
     @property
     def session(self) -> Session | None:

@@ -33,13 +33,22 @@ def twin(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], 
     return twin
 
 
-def run_sync(work: Coroutine[Any, Any, T], instead: str) -> T:
-    """What a coroutine gives, without an event loop. Raises UsageError inside of one, which says what to do instead."""
-    try:
-        with own_loop(instead) as runner:
-            return runner.run(work)
-    finally:
-        work.close()  # harmless where it was run
+def sync_twin(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[S, P], T]:
+    """Return the method that runs a coroutine method in code without an event loop.
+
+    It raises UsageError inside of an event loop, with what to await instead.
+    """
+    owner, _, name = method.__qualname__.rpartition(".")
+
+    @wraps(method)
+    def sync_twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        work: Callable[P, Coroutine[Any, Any, T]] = getattr(self, name)
+        with own_loop(f"await {owner.lower()}.{name}(…)") as runner:
+            return runner.run(work(*args, **kwargs))
+
+    sync_twin.__name__, sync_twin.__qualname__ = f"{name}_sync", f"{owner}.{name}_sync"
+    sync_twin.__doc__ = f"Do what ``{name}`` does, from code without an event loop. Raises UsageError inside of one."
+    return sync_twin
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Self
 
 from holdfast.agent._options import check_library, check_whole
-from holdfast.agent._sync import run_sync, twin
+from holdfast.agent._sync import sync_twin, twin
 from holdfast.agent.host import IDLE_MS, Host
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
@@ -107,9 +107,7 @@ class Runtime(Host[str, Session]):
         async with self.ause(id, self._opener(id), self._patience(id)) as opened:
             return await self._answers(text, source, opened)
 
-    def process_user_input_sync(self, text: str, source: str = "user", session: Session | str = CLI_SESSION) -> str:
-        """Answer from code without an event loop; see :meth:`process_user_input`."""
-        return run_sync(self.process_user_input(text, source, session), "await runtime.process_user_input(…)")
+    process_user_input_sync = sync_twin(process_user_input)
 
     async def input_loop(
         self,
@@ -143,17 +141,7 @@ class Runtime(Host[str, Session]):
                 write(f"error: {error}\n  {error.remedy}")
             answered += 1
 
-    def input_loop_sync(
-        self,
-        read: Read | None = None,
-        write: Callable[[str], Any] | None = None,
-        *,
-        session_id: str = CLI_SESSION,
-        source: str = "cli",
-    ) -> int:
-        """Answer line after line from code without an event loop; see :meth:`input_loop`."""
-        lines = self.input_loop(read, write, session_id=session_id, source=source)
-        return run_sync(lines, "await runtime.input_loop(…)")
+    input_loop_sync = sync_twin(input_loop)
 
     async def wake_due(self) -> list[str]:
         """Go on with the sessions of this agent whose questions are answered, or whose time has come; their ids.
@@ -181,9 +169,7 @@ class Runtime(Host[str, Session]):
             self._wakes.note(id, failed=failed)
         return woken
 
-    def wake_due_sync(self) -> list[str]:
-        """Go on with what is due from code without an event loop; see :meth:`wake_due`."""
-        return run_sync(self.wake_due(), "await runtime.wake_due()")
+    wake_due_sync = sync_twin(wake_due)
 
     asession, aput_away_idle = twin(session), twin(put_away_idle)
 
