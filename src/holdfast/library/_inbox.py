@@ -47,7 +47,7 @@ Asks = tuple["SessionMetadata", dict[str, "AskState"]]
 
 
 class Inbox:
-    """What is done about questions beside asking and answering them."""
+    """The open questions of all sessions, tokens to answer them with, and events that sessions wait for."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -68,12 +68,16 @@ class Inbox:
         except NotFound:
             if len(prefix) != ID_CHARS:
                 raise
-            return answer(self._core, prefix, given, **said)
-        return answer(self._core, found.id, given, session_id=found.session_id, **said)
+            return give_answer(self._core, prefix, given, **said)
+        return give_answer(self._core, found.id, given, session_id=found.session_id, **said)
 
     def give(self, session_id: str, answers: Mapping[str, Any], *, by: str = "user") -> list[Answer]:
         """Answer questions of one session, whoever has it open: all of them or, with UsageError, none."""
-        return give(self._core, session_id, answers, by=by)
+        self._core.check_open()
+        redacted = partial(_redacted, self._core)
+        return _give(
+            self._core, session_id, [read_answer(id, one, by=by, redacted=redacted) for id, one in answers.items()]
+        )
 
     def session_of(self, id: str) -> str:
         """Return the session of a question. Raises UsageError if there is no such question."""
@@ -99,25 +103,82 @@ class Inbox:
 
         One that nobody waits for yet is kept for a day, for the first that does.
         """
-        return signal(self._core, event, value, by=by)
+        import secrets
+
+        check_text("an event", event)
+        self._core.check_open()
+        read_answer("", Result(value), by=by)
+        if (redactor := self._core.redactor()) is not None:
+            redactor.check_name(event, "an event")  # whoever waits for it asks by it
+        value = _redacted(self._core, {"value": value})["value"]
+        # Kept first: one that begins to wait meanwhile finds it there, or is found here.
+        documents, now = self._core.store.documents(_SIGNALS), now_ms()
+        for old in documents.names(_SIGNAL):
+            if int(old.split("-")[2], 16) + _SIGNAL_MS <= now:
+                documents.delete(old)
+        name = f"{_signals(event)}{now:012x}-{secrets.token_hex(6)}"
+        documents.put(name, msgspec.json.encode(_Signal(event=event, value=value, at=now, by=by)))
+        told = []
+        for meta, asks in _asks(self._core):
+            for id, ask in asks.items():
+                if ask.is_open and ask.event == event and _tell(self._core, meta.session_id, id, value, by):
+                    told.append(meta.session_id)
+        if told:
+            documents.delete(name)
+        return told
 
     def take_signals(self, session_id: str, asks: dict[str, AskState]) -> None:
         """Answer the questions of a session whose events came before they were asked."""
-        take_signals(self._core, session_id, asks)
+        answered = kept_answers(_documents(self._core, session_id))
+        wanted = {ask.event: id for id, ask in asks.items() if ask.is_open and ask.event and id not in answered}
+        documents = self._core.store.documents(_SIGNALS)
+        for event, id in wanted.items():
+            for name in sorted(documents.names(_signals(event))):
+                if _take_signal(self._core, documents, name, session_id, id):
+                    documents.delete(name)
+                    break
 
     def token(self, id: str, holder: str, expires_in_ms: int | None = None) -> str:
-        """Return a token by which ``holder``, and who has it from them, can answer one question."""
-        return make_token(self._core, id, holder, expires_in_ms)
+        """Return a token by which ``holder``, or whoever gets it from them, can answer one question.
+
+        Only its digest is kept.
+        """
+        import secrets
+
+        check_text("a holder", holder)
+        if not holder:
+            raise UsageError("a token has a holder, by whom the answer is then")
+        lasts = None if expires_in_ms is None else now_ms() + whole("expires_in_ms", expires_in_ms)
+        session_id = _session_of(self._core, id)
+        token = f"{id}.{secrets.token_urlsafe(24)}"
+        holder = _redacted(self._core, {"by": holder})["by"]
+        kept = _Token(ask=id, holder=holder, digest=_digest(token), expires_at=lasts)
+        _documents(self._core, session_id).put(_TOKENS + kept.digest, msgspec.json.encode(kept))
+        return token
 
     def revoke_token(self, token: str) -> bool:
-        """Let a token answer nothing any more; return whether it could."""
+        """Revoke a token; return whether it could still answer a question."""
         check_text("a token", token)
         session_id = _session_of(self._core, token.partition(".")[0])
         return _documents(self._core, session_id).delete(_TOKENS + _digest(token))
 
     def answer_by_token(self, token: str, answer: Any, because: str | None = None) -> Answer:
         """Answer the question of a token; the answer is by its holder. Raises UsageError."""
-        return answer_by_token(self._core, token, answer, because)
+        import hmac
+
+        check_text("a token", token)
+        id, session_id = token.partition(".")[0], ""
+        try:
+            session_id = _session_of(self._core, id)
+            found = _documents(self._core, session_id).get(_TOKENS + _digest(token))
+        except (NotFound, UsageError):
+            found = None
+        kept = None if found is None else msgspec.json.decode(found[0], type=_Token)
+        if kept is None or not hmac.compare_digest(kept.digest, _digest(token)):
+            raise UsageError("this token answers no question")
+        if kept.expires_at is not None and kept.expires_at <= now_ms():
+            raise UsageError("this token has expired")
+        return give_answer(self._core, id, answer, by=kept.holder, via="token", because=because, session_id=session_id)
 
 
 def waiting(core: Core, agent: str | None = None, session: str | None = None) -> list[Waiting]:
@@ -160,7 +221,7 @@ def _is_due(core: Core, meta: SessionMetadata, asks: dict[str, AskState], agent:
     return any(id in asks for id in kept_answers(_documents(core, meta.session_id)))
 
 
-def answer(
+def give_answer(
     core: Core,
     id: str,
     given: Any,
@@ -176,13 +237,6 @@ def answer(
     redacted = partial(_redacted, core)
     said = read_answer(id, given, by=by, via=via, reason=because, scope=scope, redacted=redacted)
     return _give(core, session_id or _session_of(core, id), [said])[0]
-
-
-def give(core: Core, session_id: str, answers: Mapping[str, Any], *, by: str) -> list[Answer]:
-    """Answer questions of one session, whoever has it: all of them or, with UsageError, none. Those that count."""
-    core.check_open()
-    redacted = partial(_redacted, core)
-    return _give(core, session_id, [read_answer(id, one, by=by, redacted=redacted) for id, one in answers.items()])
 
 
 def _redacted(core: Core, data: dict[str, Any]) -> dict[str, Any]:
@@ -217,41 +271,6 @@ class _Token(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None = None
 
 
-def make_token(core: Core, id: str, holder: str, expires_in_ms: int | None = None) -> str:
-    """Return a token by which ``holder`` can answer a question; only its digest is kept."""
-    import secrets
-
-    check_text("a holder", holder)
-    if not holder:
-        raise UsageError("a token has a holder, by whom the answer is then")
-    lasts = None if expires_in_ms is None else now_ms() + whole("expires_in_ms", expires_in_ms)
-    session_id = _session_of(core, id)
-    token = f"{id}.{secrets.token_urlsafe(24)}"
-    holder = _redacted(core, {"by": holder})["by"]
-    kept = _Token(ask=id, holder=holder, digest=_digest(token), expires_at=lasts)
-    _documents(core, session_id).put(_TOKENS + kept.digest, msgspec.json.encode(kept))
-    return token
-
-
-def answer_by_token(core: Core, token: str, given: Any, because: str | None = None) -> Answer:
-    """Answer the question of a token, as its holder. Raises UsageError for a token that answers nothing."""
-    import hmac
-
-    check_text("a token", token)
-    id, session_id = token.partition(".")[0], ""
-    try:
-        session_id = _session_of(core, id)
-        found = _documents(core, session_id).get(_TOKENS + _digest(token))
-    except (NotFound, UsageError):
-        found = None
-    kept = None if found is None else msgspec.json.decode(found[0], type=_Token)
-    if kept is None or not hmac.compare_digest(kept.digest, _digest(token)):
-        raise UsageError("this token answers no question")
-    if kept.expires_at is not None and kept.expires_at <= now_ms():
-        raise UsageError("this token has expired")
-    return answer(core, id, given, by=kept.holder, via="token", because=because, session_id=session_id)
-
-
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
@@ -270,54 +289,12 @@ def _signals(event: str) -> str:
     return f"{_SIGNAL}{hashlib.sha256(event.encode()).hexdigest()[:24]}-"
 
 
-def signal(core: Core, event: str, value: Any = None, *, by: str = "webhook") -> list[str]:
-    """Tell all that wait for an event that it came; the ids of their sessions.
-
-    One that nobody waits for yet is kept for a day, for the first that does.
-    """
-    import secrets
-
-    check_text("an event", event)
-    core.check_open()
-    read_answer("", Result(value), by=by)
-    if (redactor := core.redactor()) is not None:
-        redactor.check_name(event, "an event")  # whoever waits for it asks by it
-    value = _redacted(core, {"value": value})["value"]
-    # Kept first: one that begins to wait meanwhile finds it there, or is found here.
-    documents, now = core.store.documents(_SIGNALS), now_ms()
-    for old in documents.names(_SIGNAL):
-        if int(old.split("-")[2], 16) + _SIGNAL_MS <= now:
-            documents.delete(old)
-    name = f"{_signals(event)}{now:012x}-{secrets.token_hex(6)}"
-    documents.put(name, msgspec.json.encode(_Signal(event=event, value=value, at=now, by=by)))
-    told = []
-    for meta, asks in _asks(core):
-        for id, ask in asks.items():
-            if ask.is_open and ask.event == event and _tell(core, meta.session_id, id, value, by):
-                told.append(meta.session_id)
-    if told:
-        documents.delete(name)
-    return told
-
-
 def _tell(core: Core, session_id: str, id: str, value: Any, by: str) -> bool:
     """Answer a question with what came for its event; False if it has another answer already."""
     with contextlib.suppress(UsageError):
-        answer(core, id, Result(value), by=by, via="webhook", session_id=session_id)
+        give_answer(core, id, Result(value), by=by, via="webhook", session_id=session_id)
         return True
     return False
-
-
-def take_signals(core: Core, session_id: str, asks: dict[str, AskState]) -> None:
-    """Answer the questions of a session whose events came before they were asked."""
-    answered = kept_answers(_documents(core, session_id))
-    wanted = {ask.event: id for id, ask in asks.items() if ask.is_open and ask.event and id not in answered}
-    documents = core.store.documents(_SIGNALS)
-    for event, id in wanted.items():
-        for name in sorted(documents.names(_signals(event))):
-            if _take_signal(core, documents, name, session_id, id):
-                documents.delete(name)
-                break
 
 
 def _take_signal(core: Core, documents: Documents, name: str, session_id: str, id: str) -> bool:

@@ -285,7 +285,7 @@ class Holdfast:
 
     def answer(self, id: str, answer: Any, *, by: str = "user", **said: Any) -> Answer:
         """Answer a question, from any process, with what ``Agent.resume`` takes; ``because`` is told. UsageError."""
-        return _inbox.answer(self._core, id, answer, by=by, **said)
+        return _inbox.give_answer(self._core, id, answer, by=by, **said)
 
     def info(self, id: str) -> SessionMetadata:
         """Return one session in the form of ``list``, read from its log at this moment."""
