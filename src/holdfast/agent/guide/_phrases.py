@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+WHO = "I am the Holdfast guide, not a language model: I know a few things by heart, and I use real tools."
+
 TOPICS: dict[str, tuple[str, str, str]] = {
     # What begins the words of a question, a slash command, and what is to be known.
     "fork": (
@@ -82,6 +84,26 @@ LANGUAGES = (
 # What people also say, and what there is to say to it; the next thing to try follows.
 SMALL_TALK: tuple[tuple[str, str, str], ...] = (
     (
+        "durable",
+        r"\bwhat is (?:a )?(?:durable )?(?:session|holdfast)|\bdurab|\bhow (?:is|are) .*\b(?:kept|stored|saved)",
+        (
+            "A session is a log of events that only ever grows. Each event is on disk before the next thing happens,"
+            " and what you see here is read from it. So a crash loses nothing that you have seen, and any program can"
+            " take the session up again."
+        ),
+    ),
+    (
+        "who",
+        (
+            r"\bwho are you|what are you|your name|"
+            r"are you (?:an? |the )?(?:ai|bot|llm|human|robot|real|model|language|chat ?gpt|claude)"
+        ),
+        (
+            f"{WHO} I answer when no model is set up. To talk to one, set ANTHROPIC_API_KEY or OPENAI_API_KEY, start"
+            " Ollama or LM Studio, or use `--model`: it takes over in this very session."
+        ),
+    ),
+    (
         "what",
         r"^\s*(?:so )?what(?:'?s| is) (?:this|that|it|going on)(?: for| about)?\s*\??\s*$|^\s*what is happening",
         (
@@ -130,4 +152,5 @@ SMALL_TALK: tuple[tuple[str, str, str], ...] = (
     ),
     ("feeling", r"\bhow (?:are|r) (?:you|u)\b|\bhow's it going", "I am as well as a log can be."),
     ("nod", r"^\s*(?:yes|yeah|yep|sure|y|ok|okay|k|no|nope|nah|hm+|right|👍|👌)\s*[.!]?\s*$", "Then let us go on."),
+    ("thanks", r"^\s*(?:thanks|thank you|thx|great|nice|cool|good|wow)\b", "You are welcome."),
 )

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.agent.commands import COMMANDS
 from holdfast.agent.guide._facts import asked_fact, facts_in, is_question, task_in
-from holdfast.agent.guide._phrases import LANGUAGES, SMALL_TALK, TOPICS
+from holdfast.agent.guide._phrases import LANGUAGES, SMALL_TALK, TOPICS, WHO
 
 _READ_CHARS_MAX = 2_000  # of a message: what is asked for stands at its beginning
 
@@ -84,28 +84,16 @@ class Talk(NamedTuple):
         return bool(self.earlier)
 
 
-_WHO = "I am the Holdfast guide, not a language model: I know a few things by heart, and I use real tools."
-
-
-def _hello(talk: Talk) -> Answer:
+def _hello(talk: Talk) -> str:
     if talk.has_met:
         return f"Hello again. Everything you said here is still in the log. {_next_step(talk)}"
     return (
-        f"Hello. {_WHO} Everything we say is recorded as it is said, so you can stop me, close the terminal or kill"
+        f"Hello. {WHO} Everything we say is recorded as it is said, so you can stop me, close the terminal or kill"
         f" the process, and we pick up where we left off. {_next_step(talk)}"
     )
-    yield
 
 
-def _who(talk: Talk) -> Answer:
-    return (
-        f"{_WHO} I answer when no model is set up. To talk to one, set ANTHROPIC_API_KEY or OPENAI_API_KEY, start"
-        f" Ollama or LM Studio, or use `--model`: it takes over in this very session. {_next_step(talk)}"
-    )
-    yield
-
-
-def _abilities(talk: Talk) -> Answer:
+def _abilities(talk: Talk) -> str:
     lines = [
         "Here is what I can do:",
         ("- **Remember what you tell me**: `My name is Alice`, `My train is at 9:11`. Then ask `What is my name?`"),
@@ -122,7 +110,6 @@ def _abilities(talk: Talk) -> Answer:
         "- **Explain**: `fork`, `go back`, `export`, `another model`, `waiting`, `sessions`, `delete`",
     ]
     return "\n".join(lines)
-    yield
 
 
 def _facts(talk: Talk) -> Answer:
@@ -307,47 +294,33 @@ def _kill(_: Talk) -> Answer:
     )
 
 
-def _topic(name: str) -> Callable[[Talk], Answer]:
-    def explain(_: Talk) -> Answer:
-        command, shell, about = TOPICS[name]
-        here = f"In a chat: `/{command} {COMMANDS[command].takes}".strip() + "`. " if command in COMMANDS else ""
-        return f"{about} {here}At a shell: {shell}."
-        yield
-
-    return explain
-
-
-def _durable(talk: Talk) -> Answer:
-    return (
-        "A session is a log of events that only ever grows. Each event is on disk before the next thing happens, and"
-        " what you see here is read from it. So a crash loses nothing that you have seen, and any program can take"
-        f" the session up again. {_next_step(talk)}"
-    )
-    yield
-
-
-def _thanks(talk: Talk) -> Answer:
-    return f"You are welcome. {_next_step(talk)}"
-    yield
-
-
-def _bye(_: Talk) -> Answer:
-    return "Goodbye. `/exit` or Ctrl-D leaves; the session stays, and `holdfast chat` picks it up again."
-    yield
-
-
-def _language(talk: Talk) -> Answer:
-    own = next(words for pattern, words in LANGUAGES if re.search(pattern, talk.text, re.IGNORECASE))
-    return f"{own}\n\n{_next_step(talk)} `What can you do?` shows more."
-    yield
-
-
 def _small_talk(words: str) -> Callable[[Talk], Answer]:
+    return _words_of(lambda talk: f"{words} {_next_step(talk)}")
+
+
+def _words_of(words: Callable[[Talk], str]) -> Callable[[Talk], Answer]:
+    """Answer with words alone, without a tool."""
+
     def answer(talk: Talk) -> Answer:
-        return f"{words} {_next_step(talk)}"
+        return words(talk)
         yield
 
     return answer
+
+
+def _topic(name: str) -> Callable[[Talk], Answer]:
+    command, shell, about = TOPICS[name]
+    here = f"In a chat: `/{command} {COMMANDS[command].takes}".strip() + "`. " if command in COMMANDS else ""
+    return _words_of(lambda _: f"{about} {here}At a shell: {shell}.")
+
+
+def _bye(_: Talk) -> str:
+    return "Goodbye. `/exit` or Ctrl-D leaves; the session stays, and `holdfast chat` picks it up again."
+
+
+def _language(talk: Talk) -> str:
+    own = next(words for pattern, words in LANGUAGES if re.search(pattern, talk.text, re.IGNORECASE))
+    return f"{own}\n\n{_next_step(talk)} `What can you do?` shows more."
 
 
 def _said(talk: Talk) -> Answer:
@@ -373,11 +346,6 @@ def _question(talk: Talk) -> Answer:
         f"You said “{said['words']}” at {said.get('said_at')} (event {said.get('event')} of this session). I"
         " can find words but not think about them: for that, a model would have to answer."
     )
-
-
-def _unknown(talk: Talk) -> Answer:
-    return _puzzled(talk)
-    yield
 
 
 def _puzzled(talk: Talk) -> str:
@@ -504,32 +472,26 @@ SKILLS = (
         _words(
             r"what can (?:you|i)|what do you do|^\s*(?:help|/help|\?)\s*$|\btour\b|how (?:do|does) (?:this|it|you) work"
         ),
-        _abilities,
-    ),
-    Skill(
-        "durable",
-        _words(
-            r"\bwhat is (?:a )?(?:durable )?(?:session|holdfast)|\bdurab|\bhow (?:is|are) .*\b(?:kept|stored|saved)"
-        ),
-        _durable,
-    ),
-    Skill(
-        "who",
-        _words(
-            r"\bwho are you|what are you|your name|"
-            r"are you (?:an? |the )?(?:ai|bot|llm|human|robot|real|model|language|chat ?gpt|claude)"
-        ),
-        _who,
+        _words_of(_abilities),
     ),
     *(Skill(name, _words(pattern), _small_talk(words)) for name, pattern, words in SMALL_TALK),
-    Skill("thanks", _words(r"^\s*(?:thanks|thank you|thx|great|nice|cool|good|wow)\b"), _thanks),
     Skill(
-        "bye", _words(r"^\s*(?:bye|goodbye|see you|quit)\b|\bhow (?:do|can) i (?:quit|exit|leave|stop|get out)"), _bye
+        "bye",
+        _words(r"^\s*(?:bye|goodbye|see you|quit)\b|\bhow (?:do|can) i (?:quit|exit|leave|stop|get out)"),
+        _words_of(_bye),
     ),
-    Skill("hello", _words(r"^\s*(?:hi|hello|hey|hiya|good (?:morning|evening|afternoon)|start|begin)\b"), _hello),
-    Skill("language", lambda text: any(re.search(pattern, text, re.IGNORECASE) for pattern, _ in LANGUAGES), _language),
+    Skill(
+        "hello",
+        _words(r"^\s*(?:hi|hello|hey|hiya|good (?:morning|evening|afternoon)|start|begin)\b"),
+        _words_of(_hello),
+    ),
+    Skill(
+        "language",
+        lambda text: any(re.search(pattern, text, re.IGNORECASE) for pattern, _ in LANGUAGES),
+        _words_of(_language),
+    ),
     Skill("question", is_question, _question),
-    Skill("unknown", lambda _: True, _unknown),
+    Skill("unknown", lambda _: True, _words_of(_puzzled)),
 )
 
 
