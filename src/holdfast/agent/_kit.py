@@ -433,6 +433,10 @@ class Kit:
             "strategy": "none" if small is None else "window",
         }
 
+    def tool_names(self, tools: Callable[[], Iterable[Tool]]) -> frozenset[str]:
+        """Return the names of the tools that the agent has, of those that a place offers."""
+        return frozenset(tool.name for tool in self.habits(tools, instructed=True)["tools"])
+
 
 def _agent_files(tell: Callable[[str], None] | None = None) -> dict[str, AgentFile]:
     """The agents that have files, by their ids."""

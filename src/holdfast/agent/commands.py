@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from holdfast.errors import UsageError
-from holdfast.replay import as_text
+from holdfast.replay import as_text, todo_line
 from holdfast.session import Session
 
 _FORM = re.compile(r"/([a-z]+)(?:\s+(.*))?\Z", re.DOTALL)
-_MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
 
 
 class Command(NamedTuple):
@@ -72,8 +71,7 @@ def _memory(session: Session, _: str) -> str:
 
 
 def _todos(session: Session, _: str) -> str:
-    shown = [f"{_MARKS.get(str(todo.get('status')), '[?]')} {todo.get('content')}" for todo in session.todos]
-    return "\n".join(shown) or "There are no todos."
+    return "\n".join(map(todo_line, session.todos)) or "There are no todos."
 
 
 def _cost(session: Session, _: str) -> str:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     )
     from holdfast.replay._turns import TurnView, read_history
     from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast, upcast_event
-    from holdfast.replay.content import Media, as_json, as_pieces, as_text, kinds_said, words_said
+    from holdfast.replay.content import Media, as_json, as_pieces, as_text, kinds_said, todo_line, words_said
     from holdfast.replay.steps import PairedEntry, arguments, changed_lines, edit_of, paired
     from holdfast.replay.transcript import Entry, Streams, Transcript, grouped, read_transcript, unreadable
 
@@ -86,7 +86,7 @@ __getattr__ = lazy(
             "StepState Tokens ToolState add_usage estimate_tokens read_recorded read_variable stage_after describe"
         ),
         "_turns": "TurnView read_history",
-        "content": "Media as_json as_pieces as_text kinds_said words_said",
+        "content": "Media as_json as_pieces as_text kinds_said todo_line words_said",
         "steps": "PairedEntry arguments changed_lines edit_of paired",
         "transcript": "Entry Streams Transcript grouped read_transcript unreadable",
     },
@@ -115,5 +115,5 @@ __all__ += ["recover_todos", "sanitize", "to_dialect", "tool_result_message"]
 __all__ += ["Incomplete", "Issue", "format_issues", "recovery_line", "tell"]
 __all__ += ["LeftOut", "Recovery", "TokenCount", "TurnView", "read_history", "recover", "validate"]
 __all__ += ["PairedEntry", "arguments", "changed_lines", "edit_of", "paired"]
-__all__ += ["Media", "as_json", "as_pieces", "as_text", "kinds_said", "words_said"]
+__all__ += ["Media", "as_json", "as_pieces", "as_text", "kinds_said", "todo_line", "words_said"]
 __all__ += ["Entry", "Streams", "Transcript", "grouped", "read_transcript", "unreadable"]

@@ -44,6 +44,13 @@ class Media(NamedTuple):
 
 Piece = str | Media
 
+_TODO_MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
+
+
+def todo_line(todo: dict[str, Any]) -> str:
+    """Return a todo as a line: ``[x] call Bob``."""
+    return f"{_TODO_MARKS.get(str(todo.get('status')), '[?]')} {todo.get('content')}"
+
 
 def as_json(value: Any, indent: int = 0) -> str:
     """Return a value as JSON text."""

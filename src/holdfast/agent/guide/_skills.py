@@ -16,6 +16,7 @@ import msgspec
 from holdfast.agent.commands import COMMANDS
 from holdfast.agent.guide._facts import asked_fact, facts_in, is_question, task_in
 from holdfast.agent.guide._phrases import LANGUAGES, SMALL_TALK, TOPICS, WHO
+from holdfast.replay import todo_line
 
 _READ_CHARS_MAX = 2_000  # of a message: what is asked for stands at its beginning
 
@@ -157,8 +158,7 @@ def _tasks(_: Talk) -> Answer:
     todos = (yield Use("look_up", {"about": "tasks"})).rows
     if not todos:
         return "There are no tasks yet. Say `Remind me to call Bob`."
-    marks = {"completed": "[x]", "in_progress": "[>]"}
-    lines = [f"- {marks.get(str(one.get('status')), '[ ]')} {one.get('content')}" for one in todos]
+    lines = [f"- {todo_line(one)}" for one in todos]
     return "Your tasks, from the log:\n\n" + "\n".join(lines) + "\n\nSay `done with …` when you have finished one."
 
 

@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from holdfast.errors import UsageError
+from holdfast.apps.render.questions import decided
 from holdfast.model import Status, check_id
-from holdfast.session import Edited, Result
 
 Id = Annotated[
     str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", description="An id of a session.", title="id")
@@ -231,11 +230,7 @@ class AnswerRequest(_Given, frozen=True, kw_only=True):
     @property
     def given(self) -> Any:
         """The answer as the library takes it. Raises UsageError for edit without arguments."""
-        if self.decision == "edit":
-            if self.args is None:
-                raise UsageError("an edit has the arguments that are to count", remedy='Send "args".')
-            return Edited(self.args)
-        return Result(self.result) if self.decision == "result" else self.decision == "allow"
+        return decided(self.decision, self.args, self.result)
 
 
 class OutsideAnswer(AnswerRequest, frozen=True, kw_only=True):

@@ -109,8 +109,7 @@ class RunningTurns:
         from holdfast.agent import builtin_tools
 
         assert self._kit is not None
-        habits = self._kit.habits(lambda: builtin_tools(self._folder(space)), instructed=True)
-        return frozenset(tool.name for tool in habits["tools"])
+        return self._kit.tool_names(lambda: builtin_tools(self._folder(space)))
 
     async def _answer(self, turn: HostedTurn, wish: TurnRequest | None, key: str | None, kit: Kit) -> TurnAnswer:
         try:

@@ -13,6 +13,8 @@ from holdfast.session import Edited, Result
 if TYPE_CHECKING:
     from holdfast.session import Waiting
 
+ANSWERED = {"allow": "Allowed", "edit": "Allowed with your arguments", "result": "Answered", "deny": "Denied"}
+"""What is told of an answer, by its decision."""
 _LINES_MAX = 2_000
 _PATCHES = ("patch", "diff")
 _CONTENTS = ("content", "contents", "file_text", "text")

@@ -19,7 +19,7 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from holdfast.apps.render.page import STYLES, Canvas, Colour, Span
-from holdfast.apps.render.questions import as_editable, as_sentence, person, read_said, view_of
+from holdfast.apps.render.questions import ANSWERED, as_editable, as_sentence, person, read_said, view_of
 from holdfast.apps.render.transcript import family, origin
 from holdfast.apps.render.words import ago, counted, forest
 from holdfast.apps.tui._dialogs import Prompt, Sheet
@@ -372,7 +372,7 @@ class WaitingScreen(PageScreen[str | None]):
             return self.library.answer(one.id, read(), by=person(), via="tui", session_id=one.session_id, **said)
 
         def told(answer: Answer) -> None:
-            self.app.notify(f"{_TOLD[answer.decision]}. Whoever runs the agent goes on.", markup=False)
+            self.app.notify(f"{ANSWERED[answer.decision]}. Whoever runs the agent goes on.", markup=False)
             self.draw()
 
         def failed(error: HoldfastError) -> None:
@@ -382,7 +382,6 @@ class WaitingScreen(PageScreen[str | None]):
 
 
 _LOOK_S = 2.0
-_TOLD = {"allow": "Allowed", "edit": "Allowed with your arguments", "result": "Answered", "deny": "Denied"}
 
 _KEY_COLUMNS = 25
 _KEYS = {

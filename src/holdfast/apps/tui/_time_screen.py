@@ -18,10 +18,9 @@ from holdfast.apps.tui._safe import cut, lay_out, one_line
 from holdfast.apps.tui._widgets import LineView, ask_beside
 from holdfast.apps.tui._window import PageReader
 from holdfast.library import Holdfast, SnapshotInfo
-from holdfast.replay import State, as_text, read_transcript
+from holdfast.replay import State, as_text, read_transcript, todo_line
 
 _VALUE_CHARS = 400
-_TODO_MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
 
 
 class TimeScreen(PageScreen[tuple[str, int | None] | None]):
@@ -145,7 +144,7 @@ def _told(state: State) -> list[RenderableType]:
     memory = {name: as_text(entry.value) for name, entry in state.memory.items()}
     # A value that no longer decodes is shown all the same.
     variables = {name: bytes(raw).decode("utf-8", "replace") for name, raw in state.encoded.items()}
-    todos = [f"{_TODO_MARKS.get(str(todo.get('status')), '[?]')} {todo.get('content')}" for todo in state.todos]
+    todos = [*map(todo_line, state.todos)]
     for title, values in (("Memory", _pairs(memory)), ("Variables", _pairs(variables)), ("Todos", todos)):
         lines += [Text(""), Text(f"{title} ({len(values)})", "bold")]
         lines += [Text("  " + one_line(value), overflow="fold") for value in values]

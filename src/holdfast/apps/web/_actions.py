@@ -57,8 +57,7 @@ async def act(request: Request) -> Response:
         note, url = await asyncio.to_thread(deed, site, id, form)
     except HoldfastError as error:
         # On the page where it was asked for, so that it can be tried again.
-        told = f"{error.message[:1].upper()}{error.message[1:]}. {error.remedy}"
-        note, url = Note(told, "bad"), came_from(form, session_url(id))
+        note, url = Note.of(error), came_from(form, session_url(id))
     guest_of(request).tell(note)
     return back_to(url)
 
@@ -347,8 +346,7 @@ class Talks:
     def _tools(self, kit: Kit) -> frozenset[str]:
         from holdfast.agent import builtin_tools
 
-        habits = kit.habits(lambda: builtin_tools(self._root), instructed=True)
-        return frozenset(tool.name for tool in habits["tools"])
+        return kit.tool_names(lambda: builtin_tools(self._root))
 
     async def _answer(
         self, turn: HostedTurn, agent: Agent, session: Session, text: str | None, *, answered: bool

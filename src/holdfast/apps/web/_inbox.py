@@ -8,14 +8,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.apps.render.questions import QuestionView, person, read_said, view_of
+from holdfast.apps.render.questions import ANSWERED, QuestionView, person, read_said, view_of
 from holdfast.apps.web._actions import came_from, form_of
 from holdfast.apps.web._page import Note, Site, back_to, guest_of, page, session_url, site_of
 from holdfast.errors import HoldfastError, UsageError
 
 # A button, and for how long what it allows counts.
 _SCOPES = {"allow": "once", "session": "session", "always": "always"}
-_TOLD = {"allow": "Allowed", "edit": "Allowed with your arguments", "result": "Answered", "deny": "Denied"}
 
 
 def questions_of(site: Site, id: str, status: str) -> list[QuestionView]:
@@ -56,12 +55,12 @@ async def answer(request: Request) -> Response:
         )
     except HoldfastError as error:
         if not isinstance(error, UsageError) or word != "edit":
-            guest_of(request).tell(Note(f"{error.message[:1].upper()}{error.message[1:]}. {error.remedy}", "bad"))
+            guest_of(request).tell(Note.of(error))
             return back_to(came_from(form, "/waiting"))
         # What was typed is shown again, to be mended.
         failed = {"ask": ask, "text": form.get("text", ""), "told": f"{error.message}. {error.remedy}"}
         return await asyncio.to_thread(lambda: _waiting_page(request, 400, **failed))
     goes_on = await site.talks.wake(found.session_id)
     later = "" if goes_on else " Whoever runs its agent goes on with it."
-    guest_of(request).tell(Note(f"{_TOLD[told.decision]}: {found.tool or 'the question'}.{later}"))
+    guest_of(request).tell(Note(f"{ANSWERED[told.decision]}: {found.tool or 'the question'}.{later}"))
     return back_to(came_from(form, "/waiting"))

@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from holdfast.apps.gate.callers import same_secret
 from holdfast.apps.render.questions import as_editable, as_sentence
-from holdfast.apps.render.words import ago, clock, counted, day_time, price, short, size
+from holdfast.apps.render.words import ago, clock, counted, day_time, latency, price, short, size
 from holdfast.formats import markdown_html
 from holdfast.model import VERSION
 from holdfast.security import neutralise
@@ -27,6 +27,7 @@ from holdfast.session import now_ms
 
 if TYPE_CHECKING:
     from holdfast.apps.web._actions import Talks
+    from holdfast.errors import HoldfastError
     from holdfast.library import Holdfast
 
 # Who may come in: links that work once, and the cookies that they are exchanged for.
@@ -42,6 +43,11 @@ class Note:
     text: str
     kind: str = "good"
     undo: str = ""
+
+    @classmethod
+    def of(cls, error: HoldfastError) -> Note:
+        """Return what is told of a failure."""
+        return cls(f"{error.message[:1].upper()}{error.message[1:]}. {error.remedy}", "bad")
 
 
 @dataclass
@@ -124,7 +130,7 @@ def _environment() -> Environment:
         finalize=_visible,
     )
     made.filters |= {"clock": clock, "day_time": day_time, "price": price, "short": short, "size": size}
-    made.filters |= {"markdown": as_html, "words": in_words, "ticks": _ticks, "duration": _duration}
+    made.filters |= {"markdown": as_html, "words": in_words, "ticks": _ticks, "duration": latency}
     made.filters |= {"editable": as_editable, "sentence": as_sentence}
     made.filters["iso"] = lambda time_ms: day_time(time_ms).replace(" ", "T")
     made.globals |= {"ago": ago, "counted": counted, "session_url": session_url, "version": VERSION}
@@ -220,17 +226,6 @@ def _ticks(text: str) -> Markup:
         return escape(neutralise(text))
     marked = (Markup("<code>%s</code>") % one if n % 2 else escape(one) for n, one in enumerate(parts))
     return Markup("").join(marked)
-
-
-def _duration(ms: float | None) -> str:
-    """``850 ms``, ``4.2 s``, ``12 min``, ``3.5 h``; nothing if unknown."""
-    if ms is None:
-        return ""
-    if ms < 1000:
-        return f"{ms:.0f} ms"
-    if ms < 120_000:
-        return f"{ms / 1000:.1f} s"
-    return f"{ms / 60_000:.0f} min" if ms < 7_200_000 else f"{ms / 3_600_000:.1f} h"
 
 
 def in_words(value: Any) -> str:
