@@ -105,9 +105,9 @@ def test_the_first_page_runs_with_the_wheel_alone(wheel, tmp_path):
 
     assert str(place) in run(sys.executable, "-c", "import holdfast; print(holdfast.__file__)")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    first, second = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    first, *later = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
     run(sys.executable, "-c", first)
-    assert "My name is Alice" in run(sys.executable, "-c", second)
+    assert "My name is Alice" in run(sys.executable, "-c", "\n".join(later))
     command = str(place / "bin" / "holdfast")
     for line in re.findall(r"^\$ holdfast (.*)$", readme, re.MULTILINE):
         assert run(command, *line.split())
