@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import holdfast
 from holdfast.agent import Agent, Decision, Features, Tool, ToolContext
 from holdfast.agent._permissions import StandingApprovals
 from holdfast.errors import Conflict, UsageError
@@ -106,6 +107,20 @@ async def test_always_is_for_all_sessions_of_the_agent(hf, script):
         agent.new_session()
         await agent.run("go")
     assert (len(ran), len(prompt.requests)) == (2, 1)
+
+
+async def test_what_is_kept_with_an_agent_has_no_secret(tmp_path, script):
+    """Its instructions, and who approved a tool for always, are in its documents as a session would record them."""
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
+    prompt = Asked(Decision(True, scope="always", approved_by=f"bob {secret}"))
+    with holdfast.open(tmp_path, config={"redaction": {"mode": "mark"}}) as hf:
+        options = {"agent_id": "bot", "persistent_session": True, "hf": hf, "permission": prompt}
+        with Agent(script(*calls(1)).model, tools=[danger([])], **options) as agent:
+            agent.custom_instructions = f"use {secret} for it"
+            await agent.run("go")
+        assert agent.custom_instructions.startswith("use [secret:")
+        assert [name for name in hf.store.documents("agents/bot").names() if "permissions" in name]
+    assert not [str(path) for path in tmp_path.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
 
 
 async def test_an_expired_approval_asks_again(hf, script):

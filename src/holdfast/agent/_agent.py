@@ -308,7 +308,8 @@ class Agent:
 
     @custom_instructions.setter
     def custom_instructions(self, text: str | None) -> None:
-        write_custom(self._needs_home("have instructions").documents, text)
+        home = self._needs_home("have instructions")
+        write_custom(home.hf, home.documents, text)
 
     def configure_tools(
         self,

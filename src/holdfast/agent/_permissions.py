@@ -142,7 +142,11 @@ class Gate:
     def allow_always(self, tool: str, by: str) -> None:
         """Keep an approval that was answered for always."""
         if self.standing is not None:
+            by = self._without_secrets(by)
             self.standing.add(tool, Approval(scope="always", approved_at=self.clock(), approved_by=by))
+
+    def _without_secrets(self, name: str) -> str:
+        return str(self.session.redacted({"by": name})["by"])
 
     def _record(self, tool: str, args: dict[str, Any], call_id: str, decision: Decision) -> None:
         now = self.clock()
@@ -150,7 +154,7 @@ class Gate:
         approval = Approval(
             scope=decision.scope,
             approved_at=now,
-            approved_by=decision.approved_by,
+            approved_by=self._without_secrets(decision.approved_by),
             expires_at=None if lasts is None else now + lasts,
             args_hash=args_digest(args) if decision.same_args else None,
         )

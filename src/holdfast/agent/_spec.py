@@ -25,7 +25,7 @@ from holdfast.agent._permissions import Gate, PermissionRequest, StandingApprova
 from holdfast.agent._run_log import RunLog
 from holdfast.agent._tools import Tool
 from holdfast.errors import UsageError
-from holdfast.library import Holdfast
+from holdfast.library import Holdfast, redacted
 from holdfast.model import Limits, encode_data, fit_id
 from holdfast.replay import MemoryEntry, ToolState
 from holdfast.session import PLUGINS, PluginDocument, Session, check_unsealed, read_or_begin
@@ -347,12 +347,13 @@ def read_custom(documents: Documents | None) -> str | None:
     return text or None
 
 
-def write_custom(documents: Documents, text: str | None) -> None:
-    """Replace the agent's ``custom_instructions.md``; an empty text removes it."""
+def write_custom(hf: Holdfast, documents: Documents, text: str | None) -> None:
+    """Replace the agent's ``custom_instructions.md``, without secrets; an empty text removes it."""
     if text is None or not text.strip():
         documents.delete(CUSTOM)
     else:
-        documents.put(CUSTOM, text.strip().encode() + b"\n")
+        kept = redacted(hf, {"content": text.strip()})["content"]
+        documents.put(CUSTOM, kept.encode() + b"\n")
 
 
 def render_memory(session: Session) -> str | None:

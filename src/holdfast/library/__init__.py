@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.library._imports import ForeignSessions, ImportedSession, ImportReport, Place
     from holdfast.library._keychain import GivenKey, SignedFile, make_key, read_signed, signing_seed
     from holdfast.library._keys import KeyInfo, Keys, Resealed
-    from holdfast.library._redaction import RedactionReport
+    from holdfast.library._redaction import RedactionReport, redacted
     from holdfast.library._retention import Policies
     from holdfast.library._trash import Erased, Trash, Trashed
     from holdfast.library._views import SnapshotInfo
@@ -38,7 +38,7 @@ __getattr__ = lazy(
         "_imports": "ForeignSessions ImportReport ImportedSession Place",
         "_keychain": "SignedFile make_key read_signed signing_seed",
         "_keys": "KeyInfo Keys Resealed",
-        "_redaction": "RedactionReport",
+        "_redaction": "RedactionReport redacted",
         "_retention": "Policies",
         "_trash": "Erased Trash Trashed",
         "_views": "SnapshotInfo",
@@ -48,7 +48,8 @@ __getattr__ = lazy(
 
 __all__ = ["AgentDocuments", "By", "Copied", "Forebear", "Holdfast", "Installed", "Lineage"]
 __all__ += ["ForeignSessions", "ImportReport", "ImportedSession", "Place"]
-__all__ += ["KeyInfo", "Keys", "RedactionReport", "Resealed", "SignedFile", "make_key", "read_signed", "signing_seed"]
+__all__ += ["KeyInfo", "Keys", "RedactionReport", "Resealed", "SignedFile", "make_key", "read_signed", "redacted"]
+__all__ += ["signing_seed"]
 __all__ += ["Erased", "Policies", "Pruned", "SnapshotInfo", "Trash", "Trashed", "open"]
 
 

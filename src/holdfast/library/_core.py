@@ -162,6 +162,11 @@ class Core:
         """Return what replaces secrets in all that sessions record; None if nothing does."""
         return None if self.redaction == "off" else self._own_redactor
 
+    def redacted(self, data: dict[str, Any]) -> dict[str, Any]:
+        """What is kept beside logs, as a session of this store would record it."""
+        redactor = self.redactor()
+        return data if redactor is None else redactor.data("", data).data
+
     @cached_property
     def _own_redactor(self) -> Redactor:
         from holdfast.library._redaction import make_redactor

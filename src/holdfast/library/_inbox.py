@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -74,7 +73,7 @@ class Inbox:
     def give(self, session_id: str, answers: Mapping[str, Any], *, by: str = "user") -> list[Answer]:
         """Answer questions of one session, whoever has it open: all of them or, with UsageError, none."""
         self._core.check_open()
-        redacted = partial(_redacted, self._core)
+        redacted = self._core.redacted
         return _give(
             self._core, session_id, [read_answer(id, one, by=by, redacted=redacted) for id, one in answers.items()]
         )
@@ -110,7 +109,7 @@ class Inbox:
         read_answer("", Result(value), by=by)
         if (redactor := self._core.redactor()) is not None:
             redactor.check_name(event, "an event")  # whoever waits for it asks by it
-        value = _redacted(self._core, {"value": value})["value"]
+        value = self._core.redacted({"value": value})["value"]
         # Kept first: one that begins to wait meanwhile finds it there, or is found here.
         documents, now = self._core.store.documents(_SIGNALS), now_ms()
         for old in documents.names(_SIGNAL):
@@ -151,7 +150,7 @@ class Inbox:
         lasts = None if expires_in_ms is None else now_ms() + whole("expires_in_ms", expires_in_ms)
         session_id = _session_of(self._core, id)
         token = f"{id}.{secrets.token_urlsafe(24)}"
-        holder = _redacted(self._core, {"by": holder})["by"]
+        holder = self._core.redacted({"by": holder})["by"]
         kept = _Token(ask=id, holder=holder, digest=_digest(token), expires_at=lasts)
         _documents(self._core, session_id).put(_TOKENS + kept.digest, msgspec.json.encode(kept))
         return token
@@ -234,15 +233,8 @@ def give_answer(
 ) -> Answer:
     """Answer a question, whoever has its session. Returns the answer that counts once it is on the medium."""
     core.check_open()
-    redacted = partial(_redacted, core)
-    said = read_answer(id, given, by=by, via=via, reason=because, scope=scope, redacted=redacted)
+    said = read_answer(id, given, by=by, via=via, reason=because, scope=scope, redacted=core.redacted)
     return _give(core, session_id or _session_of(core, id), [said])[0]
-
-
-def _redacted(core: Core, data: dict[str, Any]) -> dict[str, Any]:
-    """What is kept beside logs, as a session of this store would record it."""
-    redactor = core.redactor()
-    return data if redactor is None else redactor.data("", data).data
 
 
 def _give(core: Core, session_id: str, said: list[Answer]) -> list[Answer]:

@@ -45,6 +45,7 @@ from holdfast.session import now_ms, read_range, resolve_blobs
 from holdfast.storage import MUST_NOT_EXIST, do_each
 
 if TYPE_CHECKING:
+    from holdfast.library.holdfast import Holdfast
     from holdfast.security import Finding, Redactor, Sealer, SecretSpan
     from holdfast.storage import Documents, Log
 
@@ -151,6 +152,11 @@ def make_redactor(core: Core, values: dict[str, str], *, mode: str, seconds_per_
     scanner = Scanner(more=rules, values=values, seconds_per_mib=seconds_per_mib)
     spares = not settings.get("redaction.model", False)
     return Redactor(partial(_redaction_key, core), mode=mode, scanner=scanner, spares_model=spares)
+
+
+def redacted(hf: Holdfast, data: dict[str, Any]) -> dict[str, Any]:
+    """Return data that is to be kept beside logs as a session of this store would record it. Raises SecretFound."""
+    return hf._core.redacted(data)  # noqa: SLF001 - one of ours
 
 
 def _redaction_key(core: Core) -> bytes:
