@@ -73,6 +73,19 @@ async def test_a_load_asks_again_and_the_answer_is_carried_out(serve, hf, tmp_pa
     assert [(one["decision"], one["via"]) for one in answers] == [("allow", "acp")]
 
 
+async def test_an_answer_from_elsewhere_takes_the_question_back(serve, hf, tmp_path):
+    """The turn goes on at once; nobody has to answer in the editor what somebody else answered."""
+    editor = await serve([("write_file", {"path": "a", "content": "x"}, "call-w")], "Written.", lends=("write",))
+    editor.hang = asyncio.Event()
+    id = await editor.new(tmp_path)
+    turn = asyncio.ensure_future(editor.prompt(id, "write"))
+    await editor.asked.wait()
+    [one] = hf.waiting(session=id)
+    hf.answer(one.id, True, by="ada")
+    assert (await asyncio.wait_for(turn, 120))["stopReason"] == "end_turn"
+    assert (editor.files, hf.waiting(session=id)) == ({str(tmp_path / "a"): "x"}, [])
+
+
 async def test_a_question_that_is_put_away_after_a_load_waits_on(serve, hf, tmp_path):
     """Nobody has decided: it is neither denied nor lost, and a prompt is answered all the same."""
     id = await left_asking(serve, tmp_path)

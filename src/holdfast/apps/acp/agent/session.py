@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.apps.acp.agent.tools import ToolBox
 
 _CATCH_UP_S = 10.0
+_LOOK_S = 1.0
 Update = dict[str, Any]
 UserAnswer = tuple[bool, Scope, str | None]  # allowed or not, for how long, and why not
 
@@ -232,12 +233,14 @@ class Live:
             if one.kind != "permission":
                 continue
             try:
-                outcome = (await self.desk.ask("session/request_permission", await self._question(one))).get("outcome")
+                outcome = await self._outcome(one)
             except RpcError as error:
                 if again:
                     break  # between prompts not every editor can; it waits on
                 answer: UserAnswer = (False, "once", f"the editor could not ask: {error.message[:200]}")
             else:
+                if outcome is None:
+                    continue  # answered elsewhere
                 if member(outcome, "outcome") == "cancelled":
                     if again:
                         break
@@ -247,6 +250,21 @@ class Live:
             with contextlib.suppress(UsageError):
                 await asyncio.to_thread(self._give, one.id, *answer)
         return await asyncio.to_thread(is_due, self.session)
+
+    async def _outcome(self, one: Waiting) -> Any:
+        """What the editor's user said; None, and the question taken back, if it was answered elsewhere meanwhile."""
+        asking = asyncio.ensure_future(self.desk.ask("session/request_permission", await self._question(one)))
+        try:
+            while not (await asyncio.wait([asking], timeout=_LOOK_S))[0]:
+                # Others answer in the store, which tells nobody.
+                if not await asyncio.to_thread(self._is_open, one.id):
+                    return None
+            return asking.result().get("outcome") or {}
+        finally:
+            asking.cancel()
+
+    def _is_open(self, id: str) -> bool:
+        return any(one.id == id for one in self._hf.waiting(session=self.id))
 
     def _give(self, id: str, allow: bool, scope: Scope, reason: str | None) -> None:  # noqa: FBT001 - called by a thread, without names
         self._hf.answer(id, allow, via="acp", because=reason, scope=scope, session_id=self.id)
