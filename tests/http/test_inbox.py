@@ -231,3 +231,16 @@ def test_the_inbox_on_a_websocket(serving, space, talk, folder):
         talk.say(socket, {"type": "answer", "id": one["id"], "decision": "allow"})
         assert talk.hear(socket, "session.answered")["decision"] == "allow"
         assert talk.hear(socket, "agent.response")["output"] == "done "
+
+
+def test_whoever_is_connected_hears_what_an_answer_elsewhere_brought(serving, space, talk, folder):
+    """All connections of a session hear its turns, also one that another client's answer began."""
+    server = serving("done", root=folder)
+    token = server.token(space)
+    with server.client(token=token) as client:
+        one = ask(server, client, space)
+        with server.input(token, f"?session_id={one['session_id']}") as socket:
+            talk.hear(socket, "agent.tool_request_approval")
+            client.put(f"/v1/waiting/{one['id']}", json={"decision": "allow"})
+            told = talk.hear(socket, "agent.response")
+    assert (told["output"], told["status"]) == ("done ", "completed")

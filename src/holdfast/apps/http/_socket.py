@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from holdfast.agent import Message, Scope
+from holdfast.agent import HostedTurn, Message, Scope
 from holdfast.apps.http._call import Refused, audit, problem, told_problem
 from holdfast.apps.http._operations import record
 from holdfast.apps.http._requests import AnswerRequest, Append, TurnRequest
@@ -177,21 +177,26 @@ class _Input:
     async def _read_all(self) -> None:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await self._send("session.connected", await self._greeting())
-            going_on = self._service.spaces.host.turn((self._token.space, self._id))
-            if going_on is not None:
-                self._do(self._pass_on(heard(going_on)))
-            for one in await self._waiting():
-                if one.kind == "permission":
-                    await self._send("agent.tool_request_approval", shown(one))
-            while True:
-                message = await self._socket.receive()
-                if message["type"] == "websocket.disconnect":
-                    return
-                # A connection lives longer than many a token.
-                if not await self._service.is_still_good(self._token):
-                    await self._say_why(is_stopping=False)
-                    return
-                await self._take(message)
+            with self._service.turns.heard_by(self._token.space, self._id, self._hear):
+                await self._read_on()
+
+    def _hear(self, turn: HostedTurn) -> None:
+        """Whoever asked, here or elsewhere: this session's answers are told to all who are connected to it."""
+        self._do(self._pass_on(heard(turn)))
+
+    async def _read_on(self) -> None:
+        for one in await self._waiting():
+            if one.kind == "permission":
+                await self._send("agent.tool_request_approval", shown(one))
+        while True:
+            message = await self._socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            # A connection lives longer than many a token.
+            if not await self._service.is_still_good(self._token):
+                await self._say_why(is_stopping=False)
+                return
+            await self._take(message)
 
     async def _greeting(self) -> answers.Connected:
         """What a client that comes back wants to know first."""
@@ -272,8 +277,7 @@ class _Input:
             run = self._service.threads.run
             counts = await run(lambda: hf.answer(said.id, read.given, session_id=self._id, **who))
         await self._send("session.answered", counts)
-        if (turn := self._service.turns.wake(self._token.space, self._id)) is not None:
-            self._do(self._pass_on(heard(turn)))
+        self._service.turns.wake(self._token.space, self._id)
 
     async def _subscribe(self, components: list[str]) -> None:
         """Send what is recorded from now on, of these types; ``*`` is all of them."""
@@ -309,8 +313,7 @@ class _Input:
             wish = Append(type="user", data={"role": "user", "content": given})
             await self._record("input.received", wish)
             return
-        turn = self._service.turns.begin(self._token.space, self._id, TurnRequest(prompt=given))
-        self._do(self._pass_on(heard(turn)))
+        self._service.turns.begin(self._token.space, self._id, TurnRequest(prompt=given))
 
     async def _pass_on(self, told: AsyncIterator[Message]) -> None:
         async for name, data in told:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ _HOLD_S = 300.0  # so long a turn that a client began is held open for an answer
 _LOOK_S = 1.0
 _TURNS_OF_SPACE_MAX = 32
 _GO_ON = TurnRequest(prompt=None)
+Hear = Callable[[HostedTurn], None]
 
 
 class RunningTurns:
@@ -46,6 +47,7 @@ class RunningTurns:
         self._threads = threads
         self._host = spaces.host
         self._turns_max = turns_max
+        self._listeners: dict[tuple[str, str], list[Hear]] = {}
 
     @property
     def can_answer(self) -> bool:
@@ -61,7 +63,27 @@ class RunningTurns:
             raise Refused(409, "busy", "a turn of this session is going on", "Follow it, or cancel it first.")
         if not self._takes_turn_of(space):
             raise Refused(503, "busy", "the server takes no more turns now", "Try again later.")
-        return self._host.begin((space, id), lambda turn: self._answer(turn, wish, key, kit))
+        return self._begin(space, id, lambda turn: self._answer(turn, wish, key, kit))
+
+    def _begin(self, space: str, id: str, work: Callable[[HostedTurn], Awaitable[TurnAnswer]]) -> HostedTurn:
+        turn = self._host.begin((space, id), work)
+        for hear in self._listeners.get((space, id), ()):
+            hear(turn)
+        return turn
+
+    @contextlib.contextmanager
+    def heard_by(self, space: str, id: str, hear: Hear) -> Iterator[None]:
+        """Give every turn of a session to ``hear``, whoever begins it, and first the one that goes on."""
+        if (turn := self._host.turn((space, id))) is not None:
+            hear(turn)
+        listeners = self._listeners.setdefault((space, id), [])
+        listeners.append(hear)
+        try:
+            yield
+        finally:
+            listeners.remove(hear)
+            if not listeners:
+                self._listeners.pop((space, id), None)
 
     def _takes_turn_of(self, space: str) -> bool:
         turns = self._host.turns
@@ -96,7 +118,7 @@ class RunningTurns:
         if turn is not None:
             turn.news.set()
         elif kit is not None and self._takes_turn_of(space):
-            return self._host.begin((space, id), lambda turn: self._answer(turn, None, None, kit))
+            return self._begin(space, id, lambda turn: self._answer(turn, None, None, kit))
         return None
 
     @property
@@ -131,7 +153,7 @@ class RunningTurns:
                     return recorded
             # Another server may have gone on with it while we waited for the session.
             if wish is None and not await self._threads.run(is_due, session):
-                return TurnAnswer(session_id=id, output="")
+                return TurnAnswer(session_id=id, output="", status="completed")
             agent = await self._threads.run(self._make_agent, kit, hf, session, space)
             going_on = agent.resume_stream(id, answers={}, session=session) if wish is None else None
             result = await turn.stream(going_on or _stream(agent, wish or _GO_ON, session), session, durable=True)
@@ -218,7 +240,8 @@ def _stream(agent: Agent, wish: TurnRequest, session: Session) -> RunStream:
 
 
 def _answered(session: Session, result: RunResult) -> TurnAnswer:
-    answer = TurnAnswer(session_id=session.id, output=result.output, usage=msgspec.to_builtins(result.usage))
+    usage = msgspec.to_builtins(result.usage)
+    answer = TurnAnswer(session_id=session.id, output=result.output, status="completed", usage=usage)
     if result.waiting:
         open_ones = [msgspec.structs.replace(one, token=None) for one in result.waiting]
         answer = msgspec.structs.replace(answer, status="waiting", waiting=open_ones)
@@ -243,8 +266,9 @@ def _take_key(session: Session, wish: TurnRequest, key: str) -> tuple[TurnReques
     # It was cut: going on with it needs no prompt, which is on record.
     if session.live_state.unfinished or said[-1].type == "user":
         return TurnRequest(prompt=None), None
-    output = said[-1].data.get("content")
-    return wish, TurnAnswer(session_id=session.id, output=output if isinstance(output, str) else "", reason="recorded")
+    said_last = said[-1].data.get("content")
+    output = said_last if isinstance(said_last, str) else ""
+    return wish, TurnAnswer(session_id=session.id, output=output, status="completed", reason="recorded")
 
 
 # Turns over HTTP: asked for, streamed, approved, stopped.

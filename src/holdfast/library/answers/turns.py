@@ -19,7 +19,7 @@ class TurnAnswer(OfSession, frozen=True, kw_only=True, omit_defaults=True):
     """How it ended: completed, waiting for answers, suspended (``resume_token`` goes on), stopped, or interrupted."""
 
     output: str
-    status: Literal["completed", "waiting", "suspended", "stopped", "interrupted"] = "completed"
+    status: Literal["completed", "waiting", "suspended", "stopped", "interrupted"]
     usage: dict[str, Any] = {}
     resume_token: str | None = None
     resume_as: str | None = None
