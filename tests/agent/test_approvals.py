@@ -124,6 +124,12 @@ async def test_two_questions_are_answered_one_by_one(hf, script):
     assert ran == ["b"]
 
 
+async def test_questions_of_one_step_are_listed_in_its_order(hf, script):
+    """The oldest first, and those of the same millisecond as they were asked."""
+    await asked(hf, script, [], [("act", {"what": what}) for what in "abcdefgh"])
+    assert [one.args["what"] for one in hf.waiting()] == list("abcdefgh")
+
+
 async def test_the_same_answer_counts_once_and_another_is_refused(hf, script):
     """The first answer stands, and is shown with its author to who gives another."""
     [one] = await asked(hf, script, [], ACT)

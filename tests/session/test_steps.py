@@ -185,7 +185,7 @@ def test_retries_are_counted_over_processes(hf, effects):
             s.once("get", flaky, retry=Retry(9, on=(KeyError,)))
         with pytest.raises(ConnectionError):
             s.once("get", flaky, retry=Retry(3))  # one more than it had
-        assert s.once("get", flaky, retry=Retry(5, on=(OSError,))) == "up"
+        assert s.once("get", flaky, retry=Retry(5, on=OSError)) == "up"  # one class needs no tuple
         assert [event.data["attempt"] for event in s.events() if event.type == "step"] == [1, 2, 3, 4]
 
 

@@ -184,11 +184,12 @@ def waiting(core: Core, agent: str | None = None, session: str | None = None) ->
     """Return the questions that are open, the oldest first."""
     check_text("an agent", agent)
     found = [
-        waiting_of(meta.session_id, id, ask, _args(core, meta.session_id, ask))
+        (meta.session_id, id, ask)
         for meta, id, ask in _open_asks(core, session)
         if agent in (None, ask.agent, meta.agent_id)
     ]
-    return sorted(found, key=lambda one: (one.asked_at, one.id))
+    found.sort(key=lambda one: (one[2].asked_at, one[0], one[2].seq))
+    return [waiting_of(session_id, id, ask, _args(core, session_id, ask)) for session_id, id, ask in found]
 
 
 def _open_asks(core: Core, session: str | None = None) -> Iterator[tuple[SessionMetadata, str, AskState]]:

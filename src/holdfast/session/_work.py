@@ -26,7 +26,7 @@ class Retry(msgspec.Struct, frozen=True):
 
     attempts: int
     wait_s: float = 0.0
-    on: tuple[type[BaseException], ...] = (Exception,)
+    on: tuple[type[BaseException], ...] | type[BaseException] = (Exception,)
 
     def __post_init__(self) -> None:
         """Raise UsageError for what could never work."""
@@ -36,14 +36,16 @@ class Retry(msgspec.Struct, frozen=True):
             raise UsageError(f"attempts is at least 1, not {self.attempts}")
         if not isinstance(self.wait_s, int | float) or not 0 <= self.wait_s < 1e9:
             raise UsageError(f"wait_s is a number of seconds, not {self.wait_s!r}")
-        kinds = self.on if isinstance(self.on, tuple) else (self.on,)
-        if not all(isinstance(one, type) and issubclass(one, BaseException) for one in kinds):
-            raise UsageError(f"on is a tuple of classes of exceptions, not {self.on!r}")
+        if not all(isinstance(one, type) and issubclass(one, BaseException) for one in self._kinds()):
+            raise UsageError(f"on is a class of exceptions or a tuple of them, not {self.on!r}")
 
     def takes(self, kinds: list[str]) -> bool:
         """Whether an error whose class has these names is one to try again after; time-outs only if one is named."""
-        named = [name_of_class(one) for one in self.on]
+        named = [name_of_class(one) for one in self._kinds()]
         return any(one in kinds for one in named) and (not is_timeout(kinds) or is_timeout(named))
+
+    def _kinds(self) -> tuple[type[BaseException], ...]:
+        return self.on if isinstance(self.on, tuple) else (self.on,)
 
 
 def encode_arguments(name: str, given: Any) -> bytes:
