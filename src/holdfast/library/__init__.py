@@ -1,4 +1,4 @@
-"""Holdfast: the one facade that agents, apps and adapters call; each module is one part of it."""
+"""Holdfast: the facade that agents, apps and adapters call; each module is one part of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.library._views import SnapshotInfo
     from holdfast.library.answers.store import Pruned
 
-# What operations return lies beside their code, and is loaded with it.
+# The answers of operations lie beside their code, and are loaded with it.
 __getattr__ = lazy(
     __name__,
     {

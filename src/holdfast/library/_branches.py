@@ -37,7 +37,7 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
     root: str
     """The first session of the line; the session itself if it is no fork."""
     parents: list[Forebear]
-    """Its parent, the parent of that, and so on, as far as they are known."""
+    """The parent, its parent, and so on, as far as they are known."""
     children: list[str]
 
 
@@ -122,7 +122,7 @@ def _find(core: Core, id: str, at: int | None) -> EventEnd:
     core.stored(id)
     live = core.open_here(id)
     if live is not None:
-        # What is in the store is enough where it cannot be flushed any more.
+        # If the store can no longer be flushed, what it already holds is enough.
         with contextlib.suppress(StoreError):
             live.barrier()
     return core.branches.find(id, at)
@@ -134,7 +134,7 @@ def _make(
     from holdfast.session import check_new_id, check_title
 
     check_title(title, core.limits)
-    # An id of our own making is free; looking for one like it takes longer the more there are.
+    # A generated id is free; looking for one like it takes longer the more there are.
     made = new_session_id() if new_id is None else check_new_id(core.store, new_id)
     titled = [] if title is None else [Draft("title", {"title": title})]
     core.branches.make(id, made, place, more=[*more, *titled], **{"reason": "fork", **how})
@@ -143,7 +143,7 @@ def _make(
 
 
 def _root(core: Core, oldest: str, parents: list[Forebear]) -> str:
-    """The first of the line, as the oldest one that is left tells it if others are gone."""
+    """Return the first session of the line, or the oldest known one if the first is gone."""
     if not parents or parents[-1].exists:
         return parents[-1].session_id if parents else oldest
     named = _views.state(core, oldest).root
@@ -168,7 +168,7 @@ def _told(core: Core, id: str, stop: int | None = None) -> SessionEvents:
     events = list(of_known_format(read_range(core.store.log(key), stop=stop)))
     documents = core.store.documents(key)
     for index, event in enumerate(events):
-        # Long words, and what a long merge tells of its copies, are kept beside the log.
+        # Long texts, and the details of long merges, are kept beside the log.
         is_long = event.type in _SAID and has_blob_at("content", bytes(event.raw))
         if event.type == "merged" or is_long:
             [events[index]] = resolve_blobs([event], documents)

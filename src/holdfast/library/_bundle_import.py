@@ -1,4 +1,4 @@
-"""Bringing a bundle back: the same bytes, without believing more of it than can be checked."""
+"""Importing bundles: the same bytes, without trusting more of them than can be checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _QUARANTINE = "quarantine/"
 
 
 class Unpacked(NamedTuple):
-    """A session of a bundle: under which id it is here now, what became of it, and what not."""
+    """A session of a bundle: its id here, the outcome, and what was left out."""
 
     session_id: str
     outcome: Outcome  # imported, updated or unchanged
@@ -43,7 +43,7 @@ class Unpacked(NamedTuple):
 def unpack(
     core: Core, data: bytes, *, passphrase: str | None = None, bounds: Bounds | None = None, dry_run: bool = False
 ) -> list[Unpacked]:
-    """Bring the sessions of a bundle in, byte for byte.
+    """Import the sessions of a bundle, byte for byte.
 
     A session that is here already is left alone, or goes on with what the bundle has more of it; if the two went
     different ways, the bundle's becomes a session of its own. Snapshots come in only if the log gives the same state.
@@ -59,14 +59,14 @@ def unpack(
 
 
 def bring_whole(core: Core, sessions: Iterable[BundledSession | OwnSession], *, dry_run: bool) -> list[Unpacked]:
-    """Bring in sessions of ours, wherever their bytes come from."""
+    """Import sessions of Holdfast, wherever their bytes come from."""
     redactor = core.redactor()
     checked = [_Checked(session, _opener(core, session), redactor) for session in sessions]
     return [_bring(core, one, dry_run=dry_run) for one in checked]
 
 
 class _Checked:
-    """One session of the bundle, with everything in it looked at."""
+    """One checked session of the bundle."""
 
     def __init__(self, session: BundledSession | OwnSession, unseal: Unseal | None, redactor: Redactor | None) -> None:
         self.id = session.id
@@ -75,10 +75,10 @@ class _Checked:
         self.problems: list[str] = []
         self.sealed = unseal is not None
         if self.sealed:
-            # They are as true as whoever sealed them; the log is what counts.
+            # Snapshots are only as trustworthy as whoever sealed them; the log is what counts.
             self.documents = {name: data for name, data in self.documents.items() if not name.startswith(_SNAPSHOTS)}
         else:
-            # Those that are what their names say: others would take the place of whole ones.
+            # Keep only blobs whose content matches their name: others would replace intact ones.
             blobs = [name for name in self.documents if name.startswith(_BLOBS)]
             for name in [one for one in blobs if blob_name(self.documents[one]) != one.removeprefix(_BLOBS)]:
                 del self.documents[name]
@@ -103,7 +103,7 @@ class _Checked:
         self.approves = bool(permissions.approvals or permissions.allowlist)
 
     def _redact(self, events: list[Event], redactor: Redactor) -> list[Event]:
-        """Without secrets from the first byte on; what was derived from them is left out."""
+        """Remove secrets from the log and its blobs, and drop the documents derived from them."""
         from holdfast.library._redaction import without_secrets
 
         documents = MemoryStore().documents(session_key("x"))
@@ -122,7 +122,7 @@ class _Checked:
         return found.events
 
     def _check_snapshots(self, events: list[Event]) -> Fold:
-        """Keep the snapshots that say what the log says: an open believes them."""
+        """Keep the snapshots that agree with the log: opening a session trusts them."""
         documents = MemoryStore().documents(session_key("x"))
         for name, data in self.documents.items():
             if name.startswith(_SNAPSHOTS):
@@ -155,7 +155,7 @@ class _Checked:
 
 
 def _opener(core: Core, session: BundledSession | OwnSession) -> Unseal | None:
-    """What opens a session that comes sealed. Raises KeyMissing, Tampered."""
+    """Return what decrypts a sealed session; None for an open one. Raises KeyMissing, Tampered."""
     from holdfast.security import KEY_DOCUMENT, read_key_document
     from holdfast.session import opener_of, sealing
 
@@ -179,8 +179,8 @@ def _bring(core: Core, session: _Checked, *, dry_run: bool) -> Unpacked:
             _write_sealed(core, id, session)
         else:
             _write(store, id, session, begun)
-        if session.approves:  # what a file allows is not allowed here
-            # A damaged log is mended, here in the copy: else what it allows would wait for a repair.
+        if session.approves:  # approvals that come with a file do not count here
+            # Repair a damaged log here in the copy: otherwise its approvals would take effect after a later repair.
             with open_session(core, id, resume="always", repair="auto") as opened:
                 opened.append(Event.make("permission", {"approvals": {}, "allowlist": []}))
     documents = (core.store if seals else store).documents(session_key(id))
@@ -191,7 +191,7 @@ def _bring(core: Core, session: _Checked, *, dry_run: bool) -> Unpacked:
 
 
 def _place(core: Core, store: Store, session: _Checked) -> tuple[str, int]:
-    """The id here, also if the file has another name, and how many bytes are there; -1 for more than it has."""
+    """Return the id here, also if the file has another name, and how many bytes are there; -1 if there are more."""
     digest = hashlib.sha256(session.log).hexdigest()[:_DIGEST_CHARS]
     own = (session.id, f"{session.id[:_ID_CHARS_MAX]}-{digest}")
     for id in (*own, *_created_with(core, session)):
@@ -214,13 +214,13 @@ def _place(core: Core, store: Store, session: _Checked) -> tuple[str, int]:
 
 
 def _created_with(core: Core, session: _Checked) -> Iterator[str]:
-    """The sessions here that began in the same millisecond; the catalogue is asked last."""
+    """Return the sessions here that began in the same millisecond; the catalogue is asked last."""
     if session.created_at > 0:
         yield from core.catalog.created_at(session.created_at)
 
 
 def _bytes_there(core: Core, key: str, session: _Checked) -> bytes:
-    """The log that is here; one that is sealed as it would be if it were not, to compare it with one that is open."""
+    """Return the log that is here; a sealed one decrypted, so that it can be compared with an open one."""
     if not session.sealed and (found := sealing(core.store)) is not None:
         with suppress(SecurityError):
             if found.is_sealed(key):
@@ -229,7 +229,10 @@ def _bytes_there(core: Core, key: str, session: _Checked) -> bytes:
 
 
 def _is_to_be_sealed(core: Core, id: str, session: _Checked) -> bool:
-    """Whether what comes open is sealed: as what it goes on with is, or as new sessions are. Raises KeyMissing."""
+    """Return whether an unsealed session is sealed on import: if its target is, or new sessions are.
+
+    Raises KeyMissing.
+    """
     found, key = sealing(core.store), session_key(id)
     if found is None or session.sealed:
         return False
@@ -237,7 +240,7 @@ def _is_to_be_sealed(core: Core, id: str, session: _Checked) -> bool:
 
 
 def _write_sealed(core: Core, id: str, session: _Checked) -> None:
-    """Write documents and log sealed from the first byte on, without the snapshots, which are of the open log."""
+    """Write documents and log sealed from the first byte on, without the snapshots of the open log."""
     if any(event.seq != seq for seq, event in enumerate(session.whole.events)):
         raise Damaged(
             f"the log of session {session.id} is damaged, and what is damaged cannot be sealed",
@@ -260,13 +263,13 @@ def _write_sealed(core: Core, id: str, session: _Checked) -> None:
 
 
 def _write(store: Store, id: str, session: _Checked, begun: int) -> None:
-    """Documents first: no line may name a payload that is not there yet."""
+    """Write the documents first: no line may refer to a payload that is not there yet."""
     key = session_key(id)
     documents, log = store.documents(key), store.log(key)
     with store.lease(key).held("import", LEASE_MS) as epoch, closing(log):
         late = [name for name in session.documents if name.startswith(_SNAPSHOTS)]
         for name in [name for name in session.documents if name not in late]:
-            # A payload mends one that is damaged here; what a sealed one is nobody can tell by it.
+            # A payload may repair a damaged one here; whether a sealed one is intact cannot be seen.
             if (name.startswith(_BLOBS) and not session.sealed) or documents.get(name) is None:
                 documents.put(name, session.documents[name])
         rest = session.log[begun:]

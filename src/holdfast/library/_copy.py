@@ -1,4 +1,4 @@
-"""Taking sessions and agents to another store: resumable, and verified by checksum."""
+"""Copying sessions and agents to another store: resumable, and verified by checksum."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from holdfast.session import check_made
 from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, etag_of, open_store
 
 _PIECE_BYTES = 1 << 20
-# Beside an agent's documents: the digests of what of them came by a copy, so that the next one may replace it.
+# Kept with an agent's documents: the digests of those that came by a copy, so that the next copy may replace them.
 _BROUGHT = "copied.json"
 _KEYS = "seal.json"
 
 
 class Copied(msgspec.Struct, kw_only=True):
-    """What a copy did."""
+    """The result of a copy."""
 
     sessions: builtins.list[str]
-    """Those that are now in the other store as they are here."""
+    """Sessions that are now the same in the other store."""
     unchanged: builtins.list[str]
-    """Those of which nothing was missing there."""
+    """Sessions of which the other store already had everything."""
     agents: builtins.list[str]
     size_bytes: int
     failed: dict[str, str]
-    """Those that could not be copied, and why; what is in the other store was left as it was."""
+    """Sessions that could not be copied, and why; the other store keeps what it had of them."""
 
 
 def copy_to(
@@ -55,7 +55,7 @@ def _copy_all(core: Core, target: Store, ids: Collection[str] | None, progress: 
     keys = None if ids is None else [core.stored(id) for id in dict.fromkeys(ids)]
 
     def sizes() -> Iterator[tuple[str, int]]:
-        """The keys, each with the length of its log; those of a whole store are listed each time, and never held."""
+        """Yield the keys, each with the length of its log; a whole store is listed each time, never kept in memory."""
         if keys is None:
             return ((entry.key, entry.size) for entry in core.inner.entries())
         return ((key, core.inner.log(key).size()) for key in keys)
@@ -87,9 +87,9 @@ def _copy_all(core: Core, target: Store, ids: Collection[str] | None, progress: 
 
 
 def _opened(other: str | os.PathLike[str] | Store | Core) -> tuple[Store, bool]:
-    """The other store, and whether it was opened here."""
+    """Return the other store, and whether it was opened here."""
     if isinstance(other, Core):
-        return other.inner, False  # what is sealed stays so
+        return other.inner, False  # sealed sessions are copied sealed
     if isinstance(other, Store):
         from holdfast.session import within
 
@@ -100,15 +100,15 @@ def _opened(other: str | os.PathLike[str] | Store | Core) -> tuple[Store, bool]:
 
 
 def _copy_key(source: Store, target: Store, key: str) -> int:
-    """Bring one session over; how many bytes were missing there."""
+    """Copy one session; return how many bytes were missing there."""
     log, other = source.log(key), target.log(key)
     size, there = _whole_size(log), _compared(key, log, other)
     check_made(target, key.rpartition("/")[2])
     with target.lease(key).held("copy", LEASE_MS) as epoch:
-        if other.size() != there:  # someone was quicker
+        if other.size() != there:  # another process was quicker
             there = _compared(key, log, other)
         _copy_documents(source.documents(key), target.documents(key), _KEYS)
-        # What lines may name comes before them, and the snapshots, which know of them, after.
+        # Blobs go before the lines that refer to them; snapshots, which describe the lines, go after.
         copied = _copy_documents(source.documents(key), target.documents(key), "blobs/")
         sent = 0
         for piece in _lines(log, there, size):
@@ -126,7 +126,7 @@ def _copy_key(source: Store, target: Store, key: str) -> int:
 
 
 def _compared(key: str, log: Log, other: Log) -> int:
-    """How much of a session is in the other store already. Raises Conflict if it differs."""
+    """Return how many bytes of the log the other store already has. Raises Conflict if the two differ."""
     here, there = _whole_size(log), other.size()
     common = min(here, there)
     if running_checksum(log.read(), common) != running_checksum(other.read(), common):
@@ -137,7 +137,7 @@ def _compared(key: str, log: Log, other: Log) -> int:
 
 
 def _copy_documents(source: Documents, target: Documents, prefix: str = "") -> int:
-    """Bring over what belongs to a log that is the same over there: it may replace what is."""
+    """Copy the documents of a log that is identical in the other store; they replace those there."""
     size = 0
     for name in source.names(prefix):
         found, there = source.get(name), target.get(name)
@@ -148,7 +148,7 @@ def _copy_documents(source: Documents, target: Documents, prefix: str = "") -> i
 
 
 def _copy_lasting(source: Documents, target: Documents) -> int:
-    """Bring the documents of an agent over, which change; how many bytes were missing there.
+    """Copy the documents of an agent, which change; return how many bytes were missing there.
 
     Raises Conflict, after all others, for those that someone changed over there: such a one is
     neither what is here nor what an earlier copy brought.
@@ -165,7 +165,7 @@ def _copy_lasting(source: Documents, target: Documents) -> int:
         if there and etag_of(there[0]) not in brought.get(name, ()):
             differing.append(name)
             continue
-        # Before the document itself: a copy that is broken off in between must not seem a change.
+        # Written before the document, so that an interrupted copy does not look like a change.
         digests = [etag_of(data[0]) for data in (there, found) if data]
         target.put(_BROUGHT, msgspec.json.encode({**brought, name: digests}))
         target.put(name, found[0], if_match=there[1] if there else MUST_NOT_EXIST)
@@ -177,7 +177,7 @@ def _copy_lasting(source: Documents, target: Documents) -> int:
 
 
 def _whole_size(log: Log) -> int:
-    """Up to where the log has whole lines: a writer may be in the middle of one."""
+    """Return the size of the log's complete lines: a writer may be in the middle of one."""
     size = log.size()
     tail = _PIECE_BYTES
     while True:
@@ -189,7 +189,7 @@ def _whole_size(log: Log) -> int:
 
 
 def _lines(log: Log, start: int, stop: int) -> Iterator[bytes]:
-    """The bytes between two ends of lines, in pieces that end with a line."""
+    """Yield the bytes between two ends of lines, in pieces that end with a line."""
     rest = b""
     left = stop - start
     for chunk in log.read(start):
@@ -204,9 +204,9 @@ def _lines(log: Log, start: int, stop: int) -> Iterator[bytes]:
         yield rest
 
 
-# The bytes of a session as they are, for a copy that can be opened elsewhere.
+# The bytes of a session as stored, for a copy that can be opened elsewhere.
 _SNAPSHOT = re.compile(r"snapshots/(\d+)\.json\Z")
-# Bytes that were set aside are for the owner to look at; they may be what was redacted.
+# Quarantined bytes are for the owner to look at; they may be what was redacted.
 _KEPT_BACK = "quarantine/"
 
 
@@ -219,7 +219,7 @@ _decode = msgspec.json.Decoder(_Numbered).decode
 
 
 def log_lines(log: Log, size: int, at: int | None) -> Iterator[bytes]:
-    """The lines within ``size`` bytes, up to event ``at`` if given; in a plain log the last may lack its newline."""
+    """Yield the lines within ``size`` bytes, up to event ``at``; in a plain log the last may lack its newline."""
     rest, read, number = b"", 0, 0
     for chunk in log.read():
         part = chunk[: size - read]
@@ -244,8 +244,8 @@ def log_lines(log: Log, size: int, at: int | None) -> Iterator[bytes]:
 def own_documents(
     log: Log, documents: Documents, last_seq: int, at: int | None, size: int
 ) -> Mapping[str, Callable[[], bytes]]:
-    """The documents that belong to the log up to there, by name: snapshots, blobs, the rest."""
-    # Which payloads the lines of a sealed log name cannot be seen from outside.
+    """Yield the documents that belong to the log up to there, by name: snapshots, blobs, the rest."""
+    # The lines of a sealed log are not readable here, so the payloads they refer to are unknown.
     blobs = None
     if at is not None and log.unseal is None:
         blobs = {f"blobs/{name}" for chunk in log_lines(log, size, at) for name in named_blobs(chunk)}
@@ -272,7 +272,7 @@ def _is_plain(line: bytes) -> bool:
 
 
 def _until(lines: bytes, number: int, at: int) -> tuple[bytes, int, bool]:
-    """The lines up to event ``at``, how many were seen, and whether that was the end."""
+    """Return the lines up to event ``at``, how many were seen, and whether that was the end."""
     kept = 0
     for line in lines.splitlines(keepends=True):
         try:

@@ -1,4 +1,4 @@
-"""What every part of the facade works on: one opened store, what callers gave, live sessions."""
+"""The state that every part of the facade shares: one opened store, its settings, and live sessions."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from holdfast.session import Branches, Observers, Session, Timers
 
 Progress = Callable[[int, int], None]
-"""Called with how much is done, of how much."""
-_LIMIT_MAX = 2**40  # more than there is; a database does not count much further
+"""Called with the amount done and the total."""
+_LIMIT_MAX = 2**40  # more than any store holds; a database does not count much further
 
 
 def whole(name: str, value: Any) -> int:
-    """A whole number, also one of another library's kind. Raises UsageError for anything else."""
+    """Return a whole number, also of another library's type. Raises UsageError for anything else."""
     try:
         return operator.index(value)
     except TypeError:
@@ -43,7 +43,7 @@ def whole(name: str, value: Any) -> int:
 
 
 def limit_of(value: Any, things: str) -> int | None:
-    """How many ``things`` are wanted at most; None for all. Raises UsageError for what is none."""
+    """Return the most ``things`` to return; None for all. Raises UsageError unless it is a count."""
     if value is None:
         return None
     found = whole("a limit", value)
@@ -53,13 +53,13 @@ def limit_of(value: Any, things: str) -> int | None:
 
 
 def check_text(name: str, value: Any) -> None:
-    """Raise UsageError for what is neither a text nor None."""
+    """Raise UsageError unless the value is a text or None."""
     if value is not None and not isinstance(value, str):
         raise UsageError(f"{name} is a text, not {type(value).__name__}")
 
 
 def check_path(name: str, value: Any) -> None:
-    """Raise UsageError for what can be no path of a file."""
+    """Raise UsageError unless the value can be the path of a file."""
     if not isinstance(value, (str, os.PathLike)):
         raise UsageError(f"{name} is a path, not {type(value).__name__}")
     with contextlib.suppress(UnicodeEncodeError):
@@ -69,13 +69,13 @@ def check_path(name: str, value: Any) -> None:
 
 
 def check_function(name: str, value: Any) -> None:
-    """Raise UsageError for what can neither be called nor is None."""
+    """Raise UsageError unless the value is callable or None."""
     if value is not None and not callable(value):
         raise UsageError(f"{name} is a function, not {type(value).__name__}")
 
 
 def one_of_each(name: str, values: Any) -> frozenset[str]:
-    """Texts that were given as a collection. Raises UsageError for anything else."""
+    """Return texts that were given as a collection. Raises UsageError for anything else."""
     if isinstance(values, str):
         raise UsageError(f"{name} are a list of texts, not one text", remedy=f"Give [{values!r}].")
     try:
@@ -87,9 +87,9 @@ def one_of_each(name: str, values: Any) -> frozenset[str]:
     return frozenset(found)
 
 
-# What every part of the facade works on: one opened store, its settings, keys and listeners.
-CHORE_S = 1.0  # how long a store is kept in bounds at a time, before the thread rests, or the program ends
-LEASE_MS = 30_000  # how long work on a closed session (repair, a purge) may take before others may take over
+# The state that every part of the facade shares: one opened store, its settings, keys and listeners.
+CHORE_S = 1.0  # how long one round of housekeeping may take before the thread rests or the program ends
+LEASE_MS = 30_000  # the lease for work on a closed session (repair, a purge); after it others may take over
 _OURS = {"sessions", "spaces"}
 
 
@@ -111,7 +111,7 @@ class LiveSessions:
             return [one for key, one in self.sessions.items() if key[0] == identity]
 
     def begin_in_child(self) -> None:
-        """Replace the lock in a forked child: the thread that held it is not there any more."""
+        """Replace the lock in a forked child: the thread that held it does not exist there."""
         self.lock = threading.RLock()
 
 
@@ -120,7 +120,7 @@ os.register_at_fork(after_in_child=live.begin_in_child)
 
 
 class Core:
-    """One store with its settings, its keys, its catalogue and those who listen to it."""
+    """One store with its settings, keys, catalogue and observers."""
 
     def __init__(
         self,
@@ -132,10 +132,10 @@ class Core:
         key: GivenKey | KeyChain | None = None,
     ) -> None:
         self.settings = settings
-        self.inner = settings.store  # the store as it is on the medium; what is sealed stays so in it
+        self.inner = settings.store  # the store as it is on the medium; sealed data stays sealed in it
         self.keychain: KeyChain | None = None
         self.store = self._with_keys(key, seal=seal)
-        self.redaction_default = redaction  # how secrets are treated where no setting says it; apps say "mark"
+        self.redaction_default = redaction  # how secrets are treated unless a setting says otherwise; apps say "mark"
         self.hub = Hub()
         self.timers: Timers | None = None
         if timers:
@@ -143,8 +143,8 @@ class Core:
 
             self.timers = Timers()
         self.observers: Observers | None = None
-        self.is_heard = False  # whether the observers hear what sessions publish
-        self.has_new_sessions = False  # whether a session was made since the limit of live ones was last looked at
+        self.is_heard = False  # whether the observers receive what sessions publish
+        self.has_new_sessions = False  # whether a session was created since the limit of live ones was last checked
         self.closed = False
         self.store.check()
         self._warn_of_strangers()
@@ -159,7 +159,7 @@ class Core:
         return mode
 
     def redactor(self) -> Redactor | None:
-        """Return what replaces secrets in all that sessions record; None if nothing does."""
+        """Return what replaces secrets in recorded events; None if redaction is off."""
         return None if self.redaction == "off" else self._own_redactor
 
     def redacted(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -175,10 +175,10 @@ class Core:
 
     @cached_property
     def feeder(self) -> Feeder:
-        """What keeps the catalogue up to date in the background."""
+        """The background thread that keeps the catalogue up to date."""
         from holdfast.catalog import Feeder
 
-        me = ref(self)  # the thread must not keep a store open that nobody uses any more
+        me = ref(self)  # the thread must not keep an unused store open
 
         def chore() -> None:
             core = me()
@@ -189,7 +189,7 @@ class Core:
 
         @cache
         def prices() -> Prices:
-            """The user's prices; a table with a mistake is for ``stats`` to tell, and no list fails."""
+            """Return the user's prices; ``stats`` reports a mistake in the table, lists must not fail because of it."""
             from holdfast._config import load_prices
             from holdfast.catalog import Prices
 
@@ -209,7 +209,7 @@ class Core:
 
     @cached_property
     def sealed_books(self) -> SealedBooks:
-        """What lists and searches know of sealed sessions, for those who have the key."""
+        """Lists and searches of sealed sessions, for callers who have the key."""
         from holdfast.library._finder import SealedBooks
 
         return SealedBooks(self.store, self.feeder)
@@ -222,13 +222,13 @@ class Core:
 
     @cached_property
     def prices(self) -> Prices:
-        """The user's prices. Raises UsageError for a table with a mistake."""
+        """Return the user's prices. Raises UsageError for a table with a mistake."""
         from holdfast._config import load_prices
 
         return load_prices(self.settings.configuration)
 
     def housekeep(self, seconds: float = CHORE_S) -> None:
-        """Archive what exceeds the limit of live sessions, if any were made here, for so long at the most.
+        """Archive sessions beyond the limit of live ones, for at most ``seconds``, if any were created here.
 
         On a thread of its own, or when the library is closed or the program ends, so whatever goes
         wrong, or takes longer, is left to the next time.
@@ -237,7 +237,7 @@ class Core:
         if not made or self.closed or not self.store.capabilities.archives:
             return
         with contextlib.suppress(HoldfastError):
-            # Those in the archive count as well, so that the catalogue is not needed to be sure.
+            # Count archived sessions too: then the catalogue is not needed to be sure.
             if next(islice(self.store.entries(), self.limits.sessions_live_max, None), None) is not None:
                 from holdfast.library._retention import archive_excess
 
@@ -269,7 +269,7 @@ class Core:
             rest.callback(self.feeder.close)
             if self.timers is not None:
                 rest.callback(self.timers.close)
-            # One that cannot be closed well must not keep the others open.
+            # A session that fails to close must not keep the others open.
             for session in live.of(self.store.identity):
                 if session.store is self.store:
                     rest.callback(session.close_for_all)
@@ -295,11 +295,11 @@ class Core:
             pass
 
     def lost_whole(self, id: str) -> Gap | None:
-        """Return what the catalogue saw in a log that has no event any more."""
+        """Return what the catalogue knew of a log that has no events any more."""
         return self.catalog.lost_whole(id) if self.inner.capabilities.stores else None
 
     def _with_keys(self, key: GivenKey | KeyChain | None, *, seal: bool | None) -> Store:
-        """The store, with the keys that were given or are set."""
+        """Return the store with the keys that were given or are set."""
         configuration = self.settings.configuration
         given = configuration.get("key") if key is None else key
         by_default = configuration.get("seal", False) if seal is None else seal
@@ -317,10 +317,10 @@ class Core:
         return SealingStore(self.inner, given, by_default=bool(by_default))
 
     def _warn_of_strangers(self) -> None:
-        """Warn a program whose store is the folder of another system."""
+        """Warn if the store is a folder of another system."""
         path = getattr(self.inner, "path", None)
-        # A look at the folder itself is enough for every store of ours, and for an empty one:
-        # knowing the tools takes longer than everything else at an opening.
+        # A look at the folder itself is enough for our own stores and empty ones: loading the readers takes longer than
+        # everything else at an opening.
         if path is None or not os.path.isdir(path):
             return
         names = os.listdir(path)

@@ -1,4 +1,4 @@
-"""Taking sessions out: as documents, as data, as bundles, and as other tools' own files."""
+"""Exporting sessions: as documents, as data, as bundles, and as other tools' own files."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 Target = str | os.PathLike[str] | IO[Any]
 T = TypeVar("T")
-_STEPS = 200  # so often is told how far it is
+_STEPS = 200  # how many times progress is reported
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """A session that was put where another tool finds it."""
+    """A session that was written where another tool finds it."""
 
     tool: str
     session_id: str
-    """The id that the other tool knows it by."""
+    """The id by which the other tool knows it."""
     path: str
     command: str
-    """What to run to go on there."""
+    """The command that continues the session there."""
 
 
 class ExportRequest(NamedTuple):
-    """The form that a session is wanted in."""
+    """The options of an export."""
 
     format: Format
     options: ExportOptions
@@ -98,7 +98,7 @@ def install(
 
 
 def recorded(core: Core, id: str, at: int | None, progress: Progress | None = None) -> Recorded:
-    """The session for a writer: as it is now, whatever is added meanwhile."""
+    """Return the session for a writer: as it is now, whatever is added meanwhile."""
     from holdfast.formats import Recorded
     from holdfast.library._copy import log_lines, own_documents
     from holdfast.replay import describe
@@ -124,7 +124,7 @@ def recorded(core: Core, id: str, at: int | None, progress: Progress | None = No
         lines=lambda: _told(log_lines(log, size, at), size, progress, len),
         recover=recover,
         lost_from=lambda: unreadable_from(log, documents) if at is None else None,
-        # As they lie in the store: what is sealed goes out sealed, with its wrapped keys.
+        # Exported as stored: a sealed session stays sealed and takes its wrapped keys along.
         documents=own_documents(log, core.inner.documents(key), end, at, size),
     )
 
@@ -132,7 +132,7 @@ def recorded(core: Core, id: str, at: int | None, progress: Progress | None = No
 def _told(
     items: Iterator[T], total: int, progress: Progress | None, weight: Callable[[T], int] = lambda _: 1
 ) -> Iterator[T]:
-    """The items, while someone is told how far they have come."""
+    """Yield the items and report progress."""
     done = told = 0
     for item in items:
         yield item
@@ -151,7 +151,7 @@ def asked(
     model: str | None,
     incomplete: Incomplete = "mark",
 ) -> ExportRequest:
-    """Return the form that is asked for. Raises UsageError for what does not fit together."""
+    """Return the options of an export. Raises UsageError for a combination that makes no sense."""
     from holdfast.formats import ExportOptions, format_of
 
     format = format_of(name)
@@ -191,7 +191,7 @@ def _path(to: str | os.PathLike[str], id: str, format: Format) -> str:
 
 
 def _write_to(file: IO[Any], chunks: Iterator[bytes], *, is_text: bool) -> None:
-    """Into an open file of bytes or of text."""
+    """Write to an open file of bytes or of text."""
     import codecs
     import io
 
@@ -207,16 +207,16 @@ def _write_to(file: IO[Any], chunks: Iterator[bytes], *, is_text: bool) -> None:
     file.write(decoder.decode(b"", final=True))
 
 
-# Where each coding agent finds a session that was written for it, and how to resume it there.
+# Where each coding agent looks for its sessions, and the command that resumes one there.
 class Installation(NamedTuple):
-    """The file's place, the id that the tool knows, and the command that goes on."""
+    """The place of the file, the tool's id of the session, and the command that continues it."""
 
     path: str
     session_id: str
     command: str
 
 
-# The variable that says where a tool is, and its folder; the others are given a file in the project.
+# The variable that overrides a tool's folder, and the default; the other tools get a file in the project.
 _HOMES = {"claude-code": ("CLAUDE_CONFIG_DIR", ".claude"), "codex": ("CODEX_HOME", ".codex")}
 _COMMANDS = {
     "claude-code": "claude --resume {own}",

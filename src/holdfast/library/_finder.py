@@ -1,4 +1,4 @@
-"""Finding sessions among many, and counting what they used."""
+"""Finding sessions, and counting what they used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PAGE = 1000
 def list_sessions(
     core: Core, limit: int | None = 50, *wanted: Any, sort: str = "updated", after: str | None = None, **narrowed: Any
 ) -> catalog.Page:
-    """Return a page of the sessions that fit what :func:`filter_of` takes, newest first."""
+    """Return a page of the sessions that match the options of :func:`filter_of`, newest first."""
     from holdfast.catalog import read_order
 
     check_text("an order", sort)
@@ -46,7 +46,7 @@ def info(core: Core, id: str) -> SessionMetadata:
 
 
 def all_sessions(core: Core, **wanted: Any) -> Iterator[SessionMetadata]:
-    """All sessions that ``list`` would give, newest first, looking only at those that fit."""
+    """Yield all sessions that ``list`` would give, newest first; others are not read."""
     page = list_sessions(core, _PAGE, **wanted)
     yield from page
     while page.next is not None:
@@ -77,7 +77,7 @@ def filter_of(
     archived: bool | None = None,
     text: str | None = None,
 ) -> catalog.Filter:
-    """What a list is asked for. Raises UsageError for what no session can be."""
+    """Return the filter for a list. Raises UsageError for a value that no session can have."""
     from holdfast.catalog import EVERYTHING, Filter, words_in
 
     if not isinstance(text, str | None):
@@ -105,12 +105,12 @@ def _ms(when: dt.datetime | None) -> int | None:
         if isinstance(when, dt.datetime):
             return int(when.timestamp() * 1000)
     except (ValueError, OverflowError):
-        pass  # such as the first local hour of all, which is before it in UTC
+        pass  # such as the very first local hour, which is before it in UTC
     remedy = "Give a datetime; of Unix seconds: datetime.fromtimestamp(seconds, UTC)."
     raise UsageError(f"{when!r:.60} is no moment", remedy=remedy)
 
 
-# Searching what was said in sessions.
+# Full-text search in sessions.
 def search(
     core: Core, query: str, session_id: str | None, role: str | None, tool: str | None, limit: int | None, *wanted: Any
 ) -> list[catalog.Hit]:
@@ -128,7 +128,7 @@ def search(
     core.check_open()
     found = filter_of(*wanted)
     sessions = msgspec.structs.replace(found, since=None, until=None)
-    # An index does not know whose process lives.
+    # An index does not know which processes are alive.
     needs_look = found.status in ("running", "interrupted")
     asked = Asked(
         query=query,
@@ -141,12 +141,12 @@ def search(
         tool=tool,
         limit=limit,
     )
-    # By the store as it is on the medium: the index never learns what is sealed.
+    # Searches the store as it is on the medium: sealed text never reaches the index.
     hits = core.catalog.answer(lambda index: index.search(core.inner, asked))
     return core.sealed_books.search(hits, asked) if core.store.has_keys else hits
 
 
-# What sessions used: tokens, cost and time, over many of them or within one.
+# Usage of sessions: tokens, cost and time, over many sessions or within one.
 By = Literal["day", "week", "month"]
 
 
@@ -169,7 +169,7 @@ def stats(core: Core, tz: str | dt.tzinfo | None = None, by: By = "day", *sessio
 def reindex(core: Core, progress: catalog.Progress | None = None) -> catalog.Reindexed:
     check_function("progress", progress)
     done = core.catalog.reindex(progress)
-    with suppress(UsageError):  # a mistake in a table of prices: told when figures are asked for
+    with suppress(UsageError):  # a mistake in a table of prices: reported when figures are asked for
         stats(core)
     return done
 
@@ -187,24 +187,23 @@ def topics(core: Core, id: str, n: int = 3) -> list[catalog.Topic]:
     return topics_of(Tally().feed(_views.events(core, id)), whole("n", n))
 
 
-# Sealed sessions in lists and searches: read with their key, kept in memory, never in the index.
-#
-# To the catalogue a sealed session is a name and a size. Whoever has the key reads its log here
-# when it is asked for, and again only when it has changed.
+# Sealed sessions in lists and searches: decrypted in memory, never indexed.
+# To the catalogue a sealed session is a name and a size. For callers who have the key its log is read here on demand,
+# and again only when it has changed.
 _KEPT_MAX = 10_000
 
 
 class SealedBooks:
-    """What the sealed sessions of a store say to whoever has their keys."""
+    """The sealed sessions of a store, for callers who have their keys."""
 
     def __init__(self, store: Store, feeder: catalog.Feeder) -> None:
         self._store = store
         self._feeder = feeder
-        self._read: dict[str, tuple[str, catalog.Row, bytes]] = {}  # the etag of each log, what it said then, its tally
+        self._read: dict[str, tuple[str, catalog.Row, bytes]] = {}  # the etag of each log, its row then, its tally
         self._lock = threading.Lock()
 
     def page(self, wanted: catalog.Filter, limit: int | None, after: str | None, order: catalog.Order) -> catalog.Page:
-        """A page of the catalogue with the sealed sessions in their places."""
+        """Return a page of the catalogue with the sealed sessions in their places."""
         from holdfast.catalog import arranged, make_page, read_cursor
 
         books, opened = self._feeder.catalog, self._opened()
@@ -213,7 +212,7 @@ class SealedBooks:
             return page
         rows = [row for row in page if row.session_id not in opened]
         while limit is not None and len(rows) < limit and page.has_more:
-            # To the catalogue a sealed session is a name: those are shown elsewhere.
+            # The catalogue knows only the names of sealed sessions; they are listed elsewhere.
             page = books.page(wanted, limit, page.next, order)
             rows += [row for row in page if row.session_id not in opened]
         place = None if after is None else read_cursor(after, order)
@@ -224,11 +223,11 @@ class SealedBooks:
         return found
 
     def info(self, id: str, sealed: SessionMetadata) -> SessionMetadata:
-        """One session; as the catalogue has it if it does not open."""
+        """Return one session; if it does not open, what the catalogue knows of it."""
         return self._row(id) or sealed
 
     def search(self, hits: list[catalog.Hit], asked: catalog.Asked) -> list[catalog.Hit]:
-        """What the index found, and what is in the sealed sessions."""
+        """Return the hits of the index together with those in sealed sessions."""
         from holdfast.catalog import scan_logs
 
         rows = [row for row in self._opened().values() if asked.sessions.admits(row)]
@@ -239,16 +238,16 @@ class SealedBooks:
         return found if asked.limit is None else found[: asked.limit]
 
     def tallies(self) -> list[tuple[SessionMetadata, bytes]]:
-        """The sealed sessions that open, with what is counted of each."""
+        """Return the sealed sessions that open, with the counts of each."""
         rows = self._opened()
         with self._lock:
             return [(row, self._read[id][2]) for id, row in rows.items() if id in self._read]
 
     def _opened(self) -> dict[str, SessionMetadata]:
-        """The sealed sessions that open with the keys at hand."""
+        """Return the sealed sessions that open with the keys at hand."""
         from holdfast.catalog import Filter
 
-        # A row that tells nothing but its size has no time, so it stands at the end of all.
+        # A row that has nothing but a size has no time, so it is listed last.
         closed = self._feeder.catalog.pages(Filter(until=0))
         found = {row.session_id: self._row(row.session_id) for row in closed if row.state == "sealed"}
         return {id: row for id, row in found.items() if row is not None}
@@ -265,7 +264,7 @@ class SealedBooks:
             try:
                 found = look(self._store, entry, None, step_bytes=entry.size + 1)
             except (SecurityError, DataError):
-                return None  # one that does not open, or is damaged, stops no list
+                return None  # a session that does not open, or is damaged, must not fail the list
             if found.row.meta.state == "sealed":
                 return None
             known = entry.etag, found.row, found.tally
@@ -273,4 +272,4 @@ class SealedBooks:
                 if len(self._read) >= _KEPT_MAX:
                     self._read.clear()
                 self._read[id] = known
-        return shown(known[1])  # whether its writer lives is seen each time
+        return shown(known[1])  # whether it has a writer is checked each time

@@ -1,4 +1,4 @@
-"""Looking after logs: saying what is whole, and mending what is not."""
+"""Verifying and repairing logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AGENTS = "agents/"
 
 
 class AgentDocuments:
-    """The documents of agents that cannot be read, and their repair: ``hf.agents``."""
+    """Unreadable documents of agents, and their repair: ``hf.agents``."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -42,7 +42,7 @@ class AgentDocuments:
         return found
 
     def repair(self, agent_id: str) -> dict[str, str]:
-        """Set aside what cannot be read of an agent; return what became of each, by name.
+        """Set aside the unreadable documents of an agent; return what became of each, by name.
 
         Each document is begun anew, and its old bytes are kept in the agent's quarantine; the new
         ``agent.json`` names the agent's newest session. What can be read is left alone.
@@ -81,7 +81,7 @@ def repair(core: Core, id: str) -> list[Gap]:
     from holdfast.session import repair_log, rewriter_for
 
     key = core.stored(id)
-    # Where a sealed log was tampered with, it is for the repair to say what is left.
+    # If a sealed log was tampered with, the repair reports what is left.
     with contextlib.suppress(Tampered):
         for _ in of_known_format(read_range(core.store.log(key))):
             pass

@@ -1,4 +1,4 @@
-"""One import: which reader takes which part of a source, and what became of each session."""
+"""One import: matches readers to parts of a source and records the outcome of each session."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _DOCUMENTS = (".json", ".json.gz", ".json.zst")
 
 
 class ImportRun:
-    """Takes sources one by one; ``report`` says what came of them."""
+    """Imports sources one by one; ``report`` has the results."""
 
     def __init__(
         self, core: Core, format: str, *, dry_run: bool, passphrase: str | None, progress: Progress | None = None
@@ -58,22 +58,22 @@ class ImportRun:
         self._homeless: dict[str, list[str]] = {}
 
     def take(self, path: Given, bounds: Bounds | None) -> None:
-        """Bring in what lies at a path. Whatever is wrong with it is reported."""
+        """Import what is at a path. Every failure goes into the report."""
         count = len(self.report.sessions) + len(self.report.errors)
         name = _name_of(path)
         try:
             source = self._take(_source(path, self.report, bounds or Bounds()))
             self._point_agents()
             for passed, reason in source.passed_over():
-                # That a file cannot be read is the error of the whole.
+                # A source that cannot be read is itself the error.
                 if not source.is_file or passed != source.name:
                     self.report.skipped.append(Skipped(fit_value(passed), fit_value(reason[:_REASON_CHARS])))
             if len(self.report.sessions) + len(self.report.errors) == count:
-                # Raise what stands in the way of a source that nothing came of.
+                # Raise the reason why nothing was imported from a source.
                 if source.refusal is None or isinstance(source.refusal, InvalidData):
                     source.check()
                 if source.refusal is not None:
-                    # What these say else is for those who record a value, or whose store it is.
+                    # Other remedies address whoever records a value, or owns the store.
                     if source.refusal.remedy == InvalidData.remedy or isinstance(
                         source.refusal, (Forbidden, StoreError)
                     ):
@@ -86,7 +86,7 @@ class ImportRun:
             self._fail(name, error)
 
     def _take(self, source: Source) -> Source:
-        """Import a source; the source that was looked at, which for an archive is its inside."""
+        """Import a source; return the source that was read, which for an archive is its contents."""
         if self._is_bundle(source):
             self._unpack(source)
             return source
@@ -109,7 +109,7 @@ class ImportRun:
         return self._format == "auto" and is_bundle_file(source)
 
     def _unpack(self, source: Source) -> None:
-        """Bring in a bundle, or a session of ours by itself."""
+        """Import a bundle, or a single session of Holdfast."""
         from holdfast.library._bundle_import import bring_whole, unpack
 
         core = self._core
@@ -120,7 +120,7 @@ class ImportRun:
             found = unpack(core, data, passphrase=self._passphrase, bounds=bounds, dry_run=self._dry_run)
         for one in found:
             if one.outcome != "unchanged" and not self._dry_run:
-                # Take back what a bundle would allow, switch on or set here, if it has any of that.
+                # Retract the permissions and settings that a bundle would bring, if it has any.
                 state = _views.state(core, one.session_id)
                 permissions, tools = state.permissions, state.tools
                 acting = (permissions.approvals, permissions.allowlist, state.plugins, state.config)
@@ -149,7 +149,7 @@ class ImportRun:
         except HoldfastError as error:
             self._fail(source.name, error)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            # Whatever a hostile file makes of a reader, the sessions of the others still come.
+            # A hostile file may crash one reader; the sessions of the others are still imported.
             self._fail(source.name, InvalidData(f"{source.name} could not be read: {error!r:.200}"))
 
     def _bring(self, foreign: Foreign, origin: ImportOrigin) -> None:
@@ -174,7 +174,7 @@ class ImportRun:
         self.report.sessions.append(row)
 
     def _point_agents(self) -> None:
-        """Have agents go on with the newest of their sessions, unless they have one here already; that is told."""
+        """Point each agent to its newest imported session; report those that keep the session they have."""
         core = self._core
         for agent, ids in self._homeless.items():
             newest = max(ids, key=lambda one: _finder.info(core, one).updated_at)
@@ -193,7 +193,7 @@ class ImportRun:
         self._homeless.clear()
 
     def _fail(self, name: str, error: HoldfastError) -> None:
-        # What it was raised over, perhaps a large file, is not to stay in memory with the report.
+        # Do not keep what raised it, perhaps a large file, in memory with the report.
         error.__traceback__ = error.__cause__ = error.__context__ = None
         _suit(error)
         self.report.errors.append(error)
@@ -201,13 +201,13 @@ class ImportRun:
 
 
 def _suit(error: HoldfastError) -> None:
-    """Put what helps with a file in the place of what helps who records a value."""
+    """Replace a remedy for whoever records a value by one for a file."""
     if error.remedy == InvalidData.remedy:
         error.remedy = "Get the file again, or leave it."
 
 
 def is_bundle_file(source: Source) -> bool:
-    """Whether a file is a bundle of ours, open or sealed."""
+    """Return whether a file is one of our bundles, open or sealed."""
     from holdfast.security import is_sealed_file
 
     if not source.is_file:
@@ -237,7 +237,7 @@ def _name_of(path: Given) -> str:
 
 def _source(path: Given, report: ImportReport, bounds: Bounds) -> Source:
     if isinstance(path, SignedFile):
-        # Alone: what lies beside it was not signed.
+        # Alone: the files beside it were not signed.
         return Source.of_bytes(path.filename, path.getvalue(), bounds)
     if not isinstance(path, (str, os.PathLike)):
         data = path if isinstance(path, bytes) else path.read(bounds.document_bytes_max + 1)
@@ -245,7 +245,7 @@ def _source(path: Given, report: ImportReport, bounds: Bounds) -> Source:
             raise UsageError("an import reads bytes: open the file in binary mode")
         return Source.of_bytes("bytes", data, bounds)
     source = _outside(path, report, bounds)
-    if is_own_log(source):  # what it names lies beside it, in folders
+    if is_own_log(source):  # the files it refers to lie beside it, in folders
         source = _outside(os.path.dirname(os.path.abspath(path)), report, bounds)
     return source
 
@@ -260,13 +260,13 @@ def _outside(path: str | os.PathLike[str], report: ImportReport, bounds: Bounds)
 
 
 def tools_in(path: str, bounds: Bounds) -> Iterator[str]:
-    """Whose sessions lie in a folder or file, one after the other; nothing of them is read."""
+    """Yield the tool of each group of sessions in a folder or file, without reading the sessions."""
     for reader, _ in _claimed(_outside(path, ImportReport(), bounds), "auto"):
         yield "holdfast" if reader is None else reader.tool
 
 
 def _claimed(source: Source, format: str, *, general: bool = True) -> Iterator[tuple[Reader | None, Source]]:
-    """The parts of a source that readers claim, the whole first; None claims a bundle or a session of ours."""
+    """Yield the parts of a source that readers claim, the whole first; None claims a bundle or a session of ours."""
     if source.is_used():
         return
     if format == "auto":
@@ -281,11 +281,11 @@ def _claimed(source: Source, format: str, *, general: bool = True) -> Iterator[t
         yield reader, source
     if source.is_file:
         return
-    # Beside what a reader took, a list of messages is more likely a part of it than one by itself.
+    # Next to files that a reader took, a list of messages is more likely a part of those than a session by itself.
     taken = source.is_partly_used()
     for child in (source if reader is None else source.rest()).children():
         yield from _claimed(child, format, general=format == "auto" and not (child.is_file and taken))
-    # Files beside sessions that are damaged no reader knew for its own.
+    # Files next to the sessions that are damaged and that no reader recognised.
     for file in source.rest().children() if source.is_partly_used() else ():
         if file.is_file and file.name.endswith(_DOCUMENTS) and (reason := file.damage(file.name)) is not None:
             file.pass_over(file.name, reason)

@@ -1,4 +1,4 @@
-"""Recording one foreign session: its id, where it came from, and only what is new."""
+"""Recording one foreign session: its id, its origin, and only what is new."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _PROBLEMS_MAX = 20
 _PROBLEM_CHARS_MAX = 300
 _TITLE_CHARS_MAX = 2_000
 _NAME_CHARS_MAX = 100
-_LINE_BYTES = 150  # of an event besides its data
+_LINE_BYTES = 150  # the parts of a line other than its data
 
 
 class ImportOrigin(msgspec.Struct, frozen=True):
-    """Where a session comes from: the name of the file, never its way there, and its digest."""
+    """The origin of an imported session: the name of the file without its folder, and its digest."""
 
     name: str
     sha256: str | None
@@ -37,7 +37,7 @@ class ImportOrigin(msgspec.Struct, frozen=True):
 
 
 class _Clock:
-    """Tells the source's time, so that a session is as old as it was there."""
+    """Follows the source's time, so that a session is as old here as it was there."""
 
     def __init__(self, stamp: int) -> None:
         self.stamp = stamp
@@ -47,22 +47,22 @@ class _Clock:
         return self.stamp
 
     def pass_to(self, stamp: int | None) -> int:
-        """The time of the next event: its own, or that of the one before it."""
+        """Return the time of the next event: its own, or that of the one before it."""
         self.stamp = stamp or self.stamp
         self._latest = max(self._latest, self.stamp)
         return self.stamp
 
     def end(self) -> None:
-        """Stand at the latest time there was: the last event says when a session was changed."""
+        """Set the clock to the latest time seen: the last event says when a session was changed."""
         self.stamp = self._latest
 
 
 def bring(core: Core, foreign: Foreign, origin: ImportOrigin, *, dry_run: bool) -> ImportedSession:
-    """Record what a foreign session has and ours has not; nothing that is here is changed, nor opened without need."""
+    """Record what a foreign session has and ours lacks; nothing here is changed, nor opened without need."""
     id = session_id_of(foreign.tool, foreign.foreign_id, foreign.scope)
     known = _views.state(core, id) if _views.exists(core, id) else None
     keys = [draft.key for draft in fit_drafts(foreign)] if known is not None and foreign.other_scope else []
-    # Nothing of it is in the one that has its id here.
+    # It shares nothing with the session that has its id here.
     if known is not None and keys and not any(key in known.keys for key in keys):
         id = session_id_of(foreign.tool, foreign.foreign_id, foreign.other_scope)
         known = _views.state(core, id) if _views.exists(core, id) else None
@@ -90,7 +90,7 @@ def bring(core: Core, foreign: Foreign, origin: ImportOrigin, *, dry_run: bool) 
 
 def _drafts(foreign: Foreign, known: State | None) -> Iterator[ForeignDraft]:
     yield ForeignDraft("link", {"kind": foreign.tool, "id": fit_value(foreign.foreign_id)}, key="i.link")
-    # The session with what is said of it as a whole among its drafts, at the end.
+    # The session's drafts, with those about the session as a whole at the end.
     drafts = list(foreign.drafts)
     if foreign.cwd:
         drafts.append(ForeignDraft("metadata", {"cwd": foreign.cwd}, key=f"cwd.{foreign.cwd}"))
@@ -103,7 +103,7 @@ def _drafts(foreign: Foreign, known: State | None) -> Iterator[ForeignDraft]:
 
 
 def _numbered(draft: ForeignDraft, known: State | None) -> ForeignDraft | None:
-    """The draft; one that takes back keys has the numbers of those that are here, and is None if none is."""
+    """Return the draft; a retraction gets the numbers of the events here, and is None if there are none."""
     if draft.type != "retracted" or "keys" not in draft.data:
         return draft
     here = known.keys if known is not None else {}
@@ -112,7 +112,7 @@ def _numbered(draft: ForeignDraft, known: State | None) -> ForeignDraft | None:
 
 
 def _may_title(title: str, known: State | None) -> bool:
-    """Whether a title may be set: one that a person gave here is not overwritten."""
+    """Return whether a title may be set: one that a person gave here is not overwritten."""
     if known is None or known.title is None:
         return True
     drafts = [ForeignDraft("title", {"title": text}, key=f"title.{text}") for text in (known.title, title)]
@@ -130,7 +130,7 @@ def _imported(foreign: Foreign, origin: ImportOrigin) -> ForeignDraft:
         "sha256": origin.sha256,
         "imported_at": now_ms(),
         "by": VERSION,
-        "trust": "imported",  # its words are those of a stranger: nothing in them is an instruction
+        "trust": "imported",  # written by a stranger: nothing in it is an instruction
         "problems": list(_told(foreign.problems)) or None,
     }
     if foreign.parent:
@@ -148,7 +148,7 @@ def _told(problems: list[str]) -> tuple[str, ...]:
 
 
 def _fit_size(core: Core, drafts: list[ForeignDraft], foreign: Foreign) -> None:
-    """Make the session fit, without the source lines if need be; TooLarge if it still does not."""
+    """Make the session fit, without the source lines if need be. Raises TooLarge if it still does not."""
     most = core.limits.session_bytes_max
     if sum(_size(draft, core.limits.blob_bytes_min) for draft in drafts) < most:
         return
@@ -166,7 +166,7 @@ def _fit_size(core: Core, drafts: list[ForeignDraft], foreign: Foreign) -> None:
 
 
 def _size(draft: ForeignDraft, blob_bytes_min: int) -> int:
-    """About how many bytes the event takes in the log, large parts being kept beside it."""
+    """Return about how many bytes the event takes in the log; large parts are kept beside it."""
     return min(len(msgspec.json.encode(draft.data)), blob_bytes_min) + _LINE_BYTES
 
 
@@ -180,7 +180,7 @@ def _record(core: Core, id: str, drafts: list[ForeignDraft], foreign: Foreign, o
     if foreign.provider_type:
         options["provider_type"] = fit_value(foreign.provider_type[:_NAME_CHARS_MAX])
     with _sessions.open_session(core, id, clock=clock, limits=limits, **options) as session:
-        # By itself: what is recorded at the opening has the time at which the source began.
+        # Appended alone: what is recorded at the opening gets the time at which the source began.
         _extend(session, drafts[:1], clock)
         for batch in _batches(drafts[1:]):
             _extend(session, batch, clock)
@@ -207,27 +207,27 @@ def _batches(drafts: list[ForeignDraft]) -> Iterator[list[ForeignDraft]]:
         yield batch
 
 
-# What has changed in a source since it was imported, under the names that it had then.
+# Changes in a source since it was imported, under the keys of that import.
 Events = Callable[..., Iterator[Event]]
 
 _BODIES = dict.fromkeys(("user", "assistant", "thinking"), "content") | {"tool_call": "params", "tool_result": "result"}
 _VALUES = {"title": ("title", ""), "memory_set": ("memory", "key"), "variable_set": ("variable", "name")}
-"""What sets a value, and which of its members says what it is called."""
+"""Types that set a value, with the member that names the value."""
 _DIGEST_CHARS = 16
 
 
 def revisions(drafts: list[ForeignDraft], known: State, events: Events, id: str) -> list[ForeignDraft]:
-    """What was said last here, as the source has it now, if that differs; its old form is taken back."""
+    """Return the last imported message in its present form if the source changed it, with its old form retracted."""
     here = [draft for draft in drafts if draft.type in _BODIES and draft.key in known.keys]
     last = max(here, key=lambda draft: known.keys[draft.key or ""], default=None)
     return [*([] if last is None else _revised(last, known, events, id)), *_outgrown(drafts, known, events, id)]
 
 
 def _revised(draft: ForeignDraft, known: State, events: Events, id: str) -> list[ForeignDraft]:
-    """A draft whose event here says something else: another text, or other arguments."""
+    """Return a draft whose event here differs: another text, or other arguments."""
     data = msgspec.json.encode(draft.data.get(_BODIES[draft.type]), order="sorted")
     key = f"{draft.key}~{hashlib.sha256(data).hexdigest()[:_DIGEST_CHARS]}"
-    # Its keys: as it came first, and as it was said again.
+    # Its keys: of the first import and of the correction.
     again = f"{draft.key}~"
     names = (name for name in known.keys if name.startswith(again) and not name.endswith("~back"))
     seq = max(known.keys[name] for name in (draft.key or "", *names))
@@ -242,7 +242,7 @@ def _revised(draft: ForeignDraft, known: State, events: Events, id: str) -> list
 
 
 def _outgrown(drafts: list[ForeignDraft], known: State, events: Events, id: str) -> list[ForeignDraft]:
-    """The taking back of words that a new draft begins with, where the source names no message."""
+    """Retract words that a new draft begins with, where the source does not identify messages."""
     new = next((d for d in drafts if d.type in _BODIES and d.key not in known.keys), None)
     if new is None or not isinstance(new.data.get("content"), str):
         return []
@@ -262,7 +262,7 @@ def _taken_back(seq: int, draft: ForeignDraft, key: str) -> ForeignDraft:
 
 
 def returns(drafts: list[ForeignDraft], known: State, events: Events, id: str) -> list[ForeignDraft]:
-    """What the source has set back to an earlier value, of a known key; what a person changed here since stays."""
+    """Return the values that the source set back to earlier ones; what a person changed here since stays."""
     latest = {_name(draft): draft for draft in drafts if draft.type in _VALUES}
     wanted = {name: draft for name, draft in latest.items() if draft.key in known.keys and not _holds(draft, known)}
     if not wanted:
@@ -281,7 +281,7 @@ def _name(one: ForeignDraft | Event) -> tuple[str, str]:
 
 
 def _holds(draft: ForeignDraft, known: State) -> bool:
-    """Whether what a draft sets is so, or is not there any more."""
+    """Return whether the value that a draft sets is in effect, or is gone."""
     if draft.type == "title":
         return known.title in (None, draft.data["title"])
     if draft.type == "memory_set":

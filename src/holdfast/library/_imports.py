@@ -1,4 +1,4 @@
-"""Bringing sessions in from other tools. A source is only ever read, and never trusted."""
+"""Importing sessions of other tools. A source is only ever read, and never trusted."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from holdfast import formats
     from holdfast.formats import Bounds, Reader
 else:
-    # What was imported is also told by verbs that import nothing.
+    # Verbs that import nothing also report what was imported.
     (formats,) = lazy_modules("holdfast", "formats")
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a tool of this user keeps sessions."""
+    """A place where a tool of this user keeps sessions."""
 
     tool: str
     path: str
 
     def signs(self) -> dict[str, tuple[int, int]]:
-        """The files there with time and size of each: what has changed shows without reading it."""
+        """Return the files there with time and size of each, so that changes show without reading them."""
         found: dict[str, tuple[int, int]] = {}
         for file in _names(self.path) if os.path.isdir(self.path) else (self.path, f"{self.path}-wal"):
             with contextlib.suppress(OSError):
@@ -78,7 +78,7 @@ def import_all(
 
 
 class ForeignSessions:
-    """The sessions of other tools on this machine, and what was imported of it: ``hf.foreign``."""
+    """The sessions of other tools on this machine, and those that were imported: ``hf.foreign``."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -97,9 +97,9 @@ class ForeignSessions:
         return found
 
     def strangers(self) -> Place | None:
-        """Return whose sessions lie where this store is, if it has none of ours; else None.
+        """Return the other tool whose sessions are in the folder of this store, if it has none of ours; else None.
 
-        A folder of another system is no store: what is in it has to be brought in.
+        A folder of another system is no store: its sessions have to be imported.
         """
         self._core.check_open()
         path = getattr(self._core.inner, "path", None)
@@ -108,7 +108,7 @@ class ForeignSessions:
         return strangers_at(path)
 
     def importable(self, foreign_id: str) -> Place | None:
-        """Return where a session of that id could be brought in from, by the name of its file."""
+        """Return the places from which a session of that id could be imported, by the name of its file."""
         check_text("foreign_id", foreign_id)
         near = self.strangers()
         places = [Place("", os.path.join(os.getcwd(), _PROJECT)), *find_places()]
@@ -120,7 +120,7 @@ class ForeignSessions:
         return None
 
     def places(self, tool: str | None = None) -> list[Place]:
-        """Return where tools of this user keep sessions on this machine."""
+        """Return the places where tools of this user keep sessions on this machine."""
         return find_places(tool)
 
 
@@ -138,14 +138,14 @@ def warn_of_strangers(core: Core) -> None:
         )
 
 
-# Finding where the tools of this user keep their sessions, whose a folder is, and what is new.
+# Finding the sessions of this user's tools, the owner of a folder, and what is new.
 _NAMES_MAX = 50_000
-_NAME_CHARS_MIN = 8  # less of an id may be in the name of anything
+_NAME_CHARS_MIN = 8  # shorter than this, an id may be part of any name
 _PROJECT = ".agent-sessions"
 
 
 def find_places(tool: str | None = None) -> list[Place]:
-    """Every place that exists, each once, in the order of the readers."""
+    """Return every existing place once, in the order of the readers."""
     import glob
 
     chosen = formats.all_readers() if tool is None else (formats.reader_of(tool),)
@@ -158,31 +158,31 @@ def find_places(tool: str | None = None) -> list[Place]:
 
 
 def strangers_at(path: str) -> Place | None:
-    """The folder, if it holds sessions of another tool: the first of them that is found."""
+    """Return the folder, if it holds sessions of another tool: the first of them that is found."""
     from holdfast.library._import_run import tools_in
 
     try:
-        # Our own may lie there as well: in spaces, or made by another process at this moment.
+        # Our own sessions may be there as well: in spaces, or created by another process at this moment.
         found = tools_in(path, formats.Bounds(files_max=5_000, levels_max=8))
         tool = next((tool for tool in found if tool != "holdfast"), None)
-    except HoldfastError:  # too much, or not to be read: nothing is said about it
+    except HoldfastError:  # too large or unreadable: skipped without a message
         return None
     return None if tool is None else Place(tool, path)
 
 
 def _named(path: str, foreign_id: str) -> str | None:
-    """What is called so at a place: the place itself, or a folder or file in it."""
+    """Return the path at a place that is named by an id: the place itself, or a folder or file in it."""
     for count, one in enumerate(_names(path)):
         if _is_called(os.path.basename(one), foreign_id):
             return one
         if count > _NAMES_MAX:
             break
-    # A session of some tools is a file of one name in a folder that bears the id.
+    # Some tools keep a session as a file of a fixed name in a folder named by the id.
     return path if _is_called(os.path.basename(os.path.dirname(path)), foreign_id) else None
 
 
 def _is_called(name: str, foreign_id: str) -> bool:
-    """Whether a file or folder bears an id: as its name, or within it if it is no mere word."""
+    """Return whether a file or folder is named by an id, or contains it if it is not an ordinary word."""
     name, wanted = name.lower(), foreign_id.lower()
     if name.partition(".")[0] == wanted:
         return True
@@ -198,7 +198,7 @@ def _names(path: str) -> Iterator[str]:
 
 
 def _rooted(reader: Reader, pattern: str) -> str:
-    """The pattern below the home directory, or below where a variable says that the tool is."""
+    """Return the pattern below the home directory, or below the folder that a variable sets for the tool."""
     import glob
 
     for variable, below in getattr(reader, "homes", {}).items():
@@ -208,12 +208,12 @@ def _rooted(reader: Reader, pattern: str) -> str:
     return os.path.join(glob.escape(os.path.expanduser("~")), pattern)
 
 
-# What an import did, session by session.
+# The result of an import, session by session.
 Outcome = Literal["imported", "updated", "unchanged", "failed"]
 
 
 class ImportedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One session of a source, and what became of it."""
+    """One session of a source, and the outcome of its import."""
 
     session_id: str
     tool: str
@@ -222,22 +222,22 @@ class ImportedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     source: str = ""
     title: str | None = None
     events: int = 0
-    """How many events are new."""
+    """The number of new events."""
     problems: tuple[str, ...] = ()
-    """What of the source could not be read, in words."""
+    """The parts of the source that could not be read, in words."""
     reason: str | None = None
-    """Why it failed."""
+    """The reason for a failure."""
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A source that nothing came of, and why."""
+    """A source from which nothing was imported, and the reason."""
 
     source: str
     reason: str
 
 
 class ImportReport(msgspec.Struct):
-    """What an import did. ``errors`` are those behind what failed or was skipped."""
+    """The result of an import. ``errors`` are the exceptions behind failed and skipped items."""
 
     __repr__, _repr_html_ = struct_repr, struct_html
 
@@ -247,7 +247,7 @@ class ImportReport(msgspec.Struct):
 
     @property
     def ids(self) -> list[str]:
-        """The ids of the sessions in the source that are here now, each once, in its order."""
+        """Return the ids of the sessions in the source that are here now, each once, in its order."""
         return list(dict.fromkeys(row.session_id for row in self.sessions if row.outcome != "failed"))
 
     def of(self, outcome: Outcome) -> list[ImportedSession]:
@@ -255,20 +255,20 @@ class ImportReport(msgspec.Struct):
 
     @property
     def imported(self) -> list[ImportedSession]:
-        """The sessions that are new here."""
+        """Return the sessions that are new here."""
         return self.of("imported")
 
     @property
     def updated(self) -> list[ImportedSession]:
-        """The sessions that were here and got something new."""
+        """Return the sessions that were here and got new events."""
         return self.of("updated")
 
     @property
     def unchanged(self) -> list[ImportedSession]:
-        """The sessions that were here already, as they are in the source."""
+        """Return the sessions that were here already, as they are in the source."""
         return self.of("unchanged")
 
     @property
     def failed(self) -> list[ImportedSession]:
-        """The sessions that could not be recorded, such as one that is open elsewhere."""
+        """Return the sessions that could not be recorded, such as one that is open elsewhere."""
         return self.of("failed")

@@ -1,4 +1,4 @@
-"""What sessions wait for, over all of them, and answers from any process."""
+"""The open questions of all sessions, which any process can answer."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 _TOKENS = "tokens/"
 _SIGNALS, _SIGNAL = "shared/signals", "signal-"
-_SIGNAL_MS = 24 * 3600 * 1000  # so long what nobody waits for yet is kept
-_NEWEST = 20  # sessions that are looked at for a question that is not open
+_SIGNAL_MS = 24 * 3600 * 1000  # how long a signal that no session waits for yet is kept
+_NEWEST = 20  # sessions that are searched for a question that is not open
 _STATUSES = ("waiting", "suspended", "running", "interrupted")
 
 Asks = tuple["SessionMetadata", dict[str, "AskState"]]
@@ -52,7 +52,7 @@ class Inbox:
         self._core = core
 
     def find(self, prefix: str, session: str | None = None) -> Waiting:
-        """Return the open question whose id begins so. Raises NotFound, or UsageError where several do."""
+        """Return the open question whose id begins with a prefix. Raises NotFound, or UsageError if several do."""
         found = [one for one in waiting(self._core, session=session) if one.id.startswith(prefix)]
         if not found:
             raise NotFound(f"no open question begins with {prefix[:40]!a}", remedy="`holdfast waiting` lists them.")
@@ -71,7 +71,7 @@ class Inbox:
         return give_answer(self._core, found.id, given, session_id=found.session_id, **said)
 
     def give(self, session_id: str, answers: Mapping[str, Any], *, by: str = "user") -> list[Answer]:
-        """Answer questions of one session, whoever has it open: all of them or, with UsageError, none."""
+        """Answer questions of one session, whichever process has it open: all of them or, with UsageError, none."""
         self._core.check_open()
         redacted = self._core.redacted
         return _give(
@@ -83,13 +83,13 @@ class Inbox:
         return _session_of(self._core, id)
 
     def count(self) -> int:
-        """Return how many questions people are asked now."""
+        """Return the number of open questions."""
         return sum(ask.for_person for _, _, ask in _open_asks(self._core))
 
     def due(
         self, agent: str | None = None, tools: Collection[str] | None = None, session: str | None = None
     ) -> list[str]:
-        """Return the ids of sessions that can go on, as something is answered or a time has come, with nobody at it.
+        """Return the ids of sessions that can go on, because of an answer or a deadline, and that no process has open.
 
         With ``tools``, only those whose calls these are: another agent would refuse what was approved.
         """
@@ -98,9 +98,9 @@ class Inbox:
         return [meta.session_id for meta, asks in found if tools is None or _knows(tools, asks, agent)]
 
     def signal(self, event: str, value: Any = None, *, by: str = "webhook") -> list[str]:
-        """Tell all calls that wait for an event (``Suspend(event=…)``) that it came; return their sessions.
+        """Deliver an event to all calls that wait for it (``Suspend(event=…)``); return their sessions.
 
-        One that nobody waits for yet is kept for a day, for the first that does.
+        An event that no call waits for yet is kept for a day, for the first that does.
         """
         import secrets
 
@@ -108,9 +108,9 @@ class Inbox:
         self._core.check_open()
         read_answer("", Result(value), by=by)
         if (redactor := self._core.redactor()) is not None:
-            redactor.check_name(event, "an event")  # whoever waits for it asks by it
+            redactor.check_name(event, "an event")  # its name is how waiting sessions find it
         value = self._core.redacted({"value": value})["value"]
-        # Kept first: one that begins to wait meanwhile finds it there, or is found here.
+        # Kept first: a call that begins to wait meanwhile either finds it there, or is found here.
         documents, now = self._core.store.documents(_SIGNALS), now_ms()
         for old in documents.names(_SIGNAL):
             if int(old.split("-")[2], 16) + _SIGNAL_MS <= now:
@@ -138,7 +138,7 @@ class Inbox:
                     break
 
     def token(self, id: str, holder: str, expires_in_ms: int | None = None) -> str:
-        """Return a token by which ``holder``, or whoever gets it from them, can answer one question.
+        """Return a token with which ``holder``, or anyone they give it to, can answer one question.
 
         Only its digest is kept.
         """
@@ -162,7 +162,7 @@ class Inbox:
         return _documents(self._core, session_id).delete(_TOKENS + _digest(token))
 
     def answer_by_token(self, token: str, answer: Any, because: str | None = None) -> Answer:
-        """Answer the question of a token; the answer is by its holder. Raises UsageError."""
+        """Answer the question of a token on behalf of its holder. Raises UsageError."""
         import hmac
 
         check_text("a token", token)
@@ -181,7 +181,7 @@ class Inbox:
 
 
 def waiting(core: Core, agent: str | None = None, session: str | None = None) -> list[Waiting]:
-    """Return the questions that are open, the oldest first."""
+    """Return the open questions, the oldest first."""
     check_text("an agent", agent)
     found = [
         (meta.session_id, id, ask)
@@ -193,7 +193,7 @@ def waiting(core: Core, agent: str | None = None, session: str | None = None) ->
 
 
 def _open_asks(core: Core, session: str | None = None) -> Iterator[tuple[SessionMetadata, str, AskState]]:
-    """Yield the questions that nobody has answered, and that are not too late, with their sessions."""
+    """Yield the unanswered questions that are not overdue, with their sessions."""
     now = now_ms()
     for meta, asks in _asks(core, session):
         answered = kept_answers(_documents(core, meta.session_id))
@@ -203,7 +203,7 @@ def _open_asks(core: Core, session: str | None = None) -> Iterator[tuple[Session
 
 
 def _knows(tools: Collection[str], asks: dict[str, AskState], agent: str | None) -> bool:
-    # The tools of a delegate are its own. What sleeps without a call is for the agent of its session alone.
+    # A delegate has its own tools. A session that sleeps without a call can only be woken by its own agent.
     return all(
         ask.above or (ask.tool in tools if ask.tool else agent is not None and ask.agent == agent)
         for ask in asks.values()
@@ -232,7 +232,7 @@ def give_answer(
     scope: str = "once",
     session_id: str | None = None,
 ) -> Answer:
-    """Answer a question, whoever has its session. Returns the answer that counts once it is on the medium."""
+    """Answer a question, whichever process has its session. Returns the answer that counts, once it is durable."""
     core.check_open()
     said = read_answer(id, given, by=by, via=via, reason=because, scope=scope, redacted=core.redacted)
     return _give(core, session_id or _session_of(core, id), [said])[0]
@@ -245,7 +245,7 @@ def _give(core: Core, session_id: str, said: list[Answer]) -> list[Answer]:
         return _views.events(core, session_id, types=("permission",))
 
     found = give_answers(session_id, asks, documents, recorded, said)
-    # Who has the session may have taken another one in meanwhile, and removed its document.
+    # The process that has the session may have recorded another answer meanwhile, and removed its document.
     for number, answer in enumerate(said):
         counts = answered_by(recorded(), answer.id)
         if counts is not None:
@@ -256,7 +256,7 @@ def _give(core: Core, session_id: str, said: list[Answer]) -> list[Answer]:
     return found
 
 
-# Tokens for an outside party: each answers one question, and shows nothing else.
+# Tokens for an outside party: each answers one question, and reveals nothing else.
 class _Token(msgspec.Struct, frozen=True, kw_only=True):
     ask: str
     holder: str
@@ -268,14 +268,14 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
-# What happens elsewhere, and sessions wait for.
+# Events from outside that sessions wait for.
 class _Signal(msgspec.Struct, frozen=True, kw_only=True):
     event: str
     value: Any = None
     at: int
     by: str
     ask: str | None = None
-    """The question that it is the answer of, which a crash may have kept from hearing of it."""
+    """The question that it answers, in case a crash kept the session from receiving the answer."""
 
 
 def _signals(event: str) -> str:
@@ -283,7 +283,7 @@ def _signals(event: str) -> str:
 
 
 def _tell(core: Core, session_id: str, id: str, value: Any, by: str) -> bool:
-    """Answer a question with what came for its event; False if it has another answer already."""
+    """Answer a question with the data of its event; return False if it has another answer already."""
     with contextlib.suppress(UsageError):
         give_answer(core, id, Result(value), by=by, via="webhook", session_id=session_id)
         return True
@@ -295,7 +295,7 @@ def _take_signal(core: Core, documents: Documents, name: str, session_id: str, i
     kept = None if found is None else msgspec.json.decode(found[0], type=_Signal)
     if found is None or kept is None or kept.ask not in (None, id) or kept.at + _SIGNAL_MS <= now_ms():
         return False
-    # Said first, so that a crash before it is removed does not let another question have it too.
+    # Answered before it is removed, so that a crash in between does not let another question have it too.
     with contextlib.suppress(Conflict):
         documents.put(name, msgspec.json.encode(msgspec.structs.replace(kept, ask=id)), if_match=found[1])
         return _tell(core, session_id, id, kept.value, kept.by)
@@ -303,7 +303,7 @@ def _take_signal(core: Core, documents: Documents, name: str, session_id: str, i
 
 
 def _asks(core: Core, session: str | None = None) -> Iterator[Asks]:
-    """The sessions that have questions, not archived, each with its own."""
+    """Yield the sessions that have questions and are not archived, each with its questions."""
     core.check_open()
     if session is not None:
         meta = _finder.info(core, check_id(session))
@@ -315,7 +315,7 @@ def _asks(core: Core, session: str | None = None) -> Iterator[Asks]:
         try:
             meta, asks = _finder.info(core, id), core.catalog.asks(id)
         except HoldfastError:
-            continue  # one that does not open stops no list
+            continue  # a session that does not open must not fail the list
         if asks and not meta.archived:
             yield meta, asks
     if core.store.has_keys:
@@ -323,7 +323,7 @@ def _asks(core: Core, session: str | None = None) -> Iterator[Asks]:
 
 
 def _sealed_asks(core: Core) -> Iterator[Asks]:
-    """The sealed sessions that have questions: the index never learns what is in them, who has the key may."""
+    """Yield the sealed sessions that have questions: they are not in the index, and need the key."""
     for status in _STATUSES:
         for meta in _finder.all_sessions(core, status=status, archived=False):
             try:
@@ -340,7 +340,7 @@ def _session_of(core: Core, id: str) -> str:
     for meta, asks in _asks(core):
         if id in asks:
             return meta.session_id
-    # One that was carried out is in no index: who answers twice does so soon.
+    # A question that was carried out is in no index; a repeated answer comes soon after.
     for meta in _finder.list_sessions(core, _NEWEST):
         with contextlib.suppress(HoldfastError):
             if answered_by(_views.events(core, meta.session_id, types=("permission",)), id) is not None:

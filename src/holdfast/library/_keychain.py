@@ -29,12 +29,12 @@ from holdfast.security import (
 from holdfast.storage import Store
 
 GivenKey = str | bytes | Iterable["str | bytes"]
-"""A key of 32 bytes, the name of a source, several with commas between them, or a list of these."""
+"""A key of 32 bytes, the name of a source, several names separated by commas, or a list of these."""
 
 _KEY_BYTES = 32
 _FILE_BYTES_MAX = 4096
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-# Where a store keeps how passphrases are stretched, so that all its sessions need it done once.
+# The parameters of passphrase stretching are shared, so that all sessions of a store need it done once.
 _SHARED = "shared/sealing"
 _KDF = "passphrase.json"
 _TRIES_MAX = 3
@@ -42,7 +42,7 @@ _STRETCHES_MAX = 8
 
 
 def as_sources(given: GivenKey) -> list[str | bytes]:
-    """What was given as a key, one by one. Raises UsageError for what is none."""
+    """Return the given keys one by one. Raises UsageError for what is not a key."""
     if isinstance(given, bytes):
         if len(given) != _KEY_BYTES:
             raise UsageError(f"a key has 32 bytes, not {len(given)}")
@@ -58,7 +58,7 @@ def as_sources(given: GivenKey) -> list[str | bytes]:
 
 
 class KeyChain:
-    """Opens what any of its keys opens, and wraps under all of them."""
+    """Unwraps with any of its keys, and wraps under all of them."""
 
     def __init__(
         self, sources: Iterable[str | bytes], store: Store, *, ask: Callable[[str], str] | None = None
@@ -72,7 +72,7 @@ class KeyChain:
         self._lock = threading.RLock()
 
     def unwrap(self, document: KeyDocument) -> Ring:
-        """The data keys. Raises KeyMissing, with what would open them, or Tampered."""
+        """Return the data keys. Raises KeyMissing, naming what would open them, or Tampered."""
         trouble: SecurityError | None = None
         for source in self.sources:
             try:
@@ -89,15 +89,15 @@ class KeyChain:
         raise KeyMissing(f"this was sealed with another key: {wanted}", remedy=remedy)
 
     def wrap(self, ring: Ring) -> KeyDocument:
-        """The data keys under each key. Raises KeyMissing if one cannot be had."""
+        """Return the data keys wrapped under each key. Raises KeyMissing if one is not available."""
         return KeyDocument.wrapped(ring, self.current())
 
     def current(self) -> list[WrappingKey]:
-        """Every key, as new wraps use it. Raises KeyMissing."""
+        """Return every key as new wraps use it. Raises KeyMissing."""
         return [self._current(source) for source in self.sources]
 
     def available(self) -> list[WrappingKey]:
-        """Those keys that can be had now, without asking anyone."""
+        """Return the keys that are available without asking a person."""
         found = []
         for source in self.sources:
             is_asked = source == "passphrase" and source not in self._passphrases
@@ -134,7 +134,7 @@ class KeyChain:
             kdf = self._kdf()
             return WrappingKey(self._stretch(source, kdf), "passphrase", kdf)
         secret = find_secret(source, read_key_file)
-        # A command's words, or a path, are nobody's business who finds the store.
+        # The words of a command and the path of a file stay private from whoever reads the store.
         return WrappingKey(secret, source if kind in ("keyring", "env") else kind)
 
     def _stretch(self, source: str, kdf: Kdf) -> bytes:
@@ -147,11 +147,11 @@ class KeyChain:
             return self._stretched[name]
 
     def _kdf(self) -> Kdf:
-        """How this store stretches passphrases, decided by whoever is first."""
+        """Return the parameters of passphrase stretching of this store; the first caller decides them."""
         documents, fresh = self._store.documents(_SHARED), new_kdf()
         for _ in range(_TRIES_MAX):
             found = documents.get(_KDF)
-            # The note is not sealed: whoever can write to the store could make guessing cheap.
+            # The note is not sealed: anyone who can write to the store could weaken the stretching.
             with contextlib.suppress(ValueError, RecursionError):
                 if found is not None and is_strong(noted := msgspec.json.decode(found[0], type=Kdf)):
                     return noted
@@ -164,7 +164,7 @@ class KeyChain:
 
 
 def read_key_file(path: str) -> bytes:
-    """A key file of the user's. Raises KeyMissing, and Forbidden if others may read it."""
+    """Return the key in a file. Raises KeyMissing, and Forbidden if other users may read it."""
     from holdfast.storage import read_file
 
     real = os.path.realpath(path)
@@ -184,7 +184,7 @@ def read_key_file(path: str) -> bytes:
 
 
 def make_key(source: str) -> str:
-    """Keep a new random key where the source says; its fingerprint. Raises Forbidden if there is one, UsageError."""
+    """Create a random key at the source and return its fingerprint. Raises Forbidden if there is one, UsageError."""
     kind, value = split_source(source)
     secret = os.urandom(_KEY_BYTES)
     if kind == "keyring":
@@ -203,14 +203,14 @@ def make_key(source: str) -> str:
     return fingerprint(secret)
 
 
-# Files with a signature beside them: written, and verified before they are read.
+# Signed files: written with a signature beside them, and verified before they are read.
 _SEED_BYTES = 32
 _BYTES_MAX = 1 << 30
 _CHUNK_BYTES = 1 << 20
 
 
 def signing_seed(key: str | bytes) -> bytes:
-    """The 32 bytes of a signing key, given or found where its name says. Raises KeyMissing."""
+    """Return the 32 bytes of a signing key, given or found by its name. Raises KeyMissing."""
     if isinstance(key, bytes):
         if len(key) != _SEED_BYTES:
             raise UsageError("a signing key has 32 bytes")
@@ -230,7 +230,7 @@ def write_signed(chunks: Iterable[bytes], path: str, key: str | bytes, *, overwr
 
 
 class SignedFile(io.BytesIO):
-    """The bytes of a file that were verified. What is at its path by now does not matter."""
+    """The verified bytes of a file; later changes at its path do not matter."""
 
     def __init__(self, name: str, data: bytes) -> None:
         super().__init__(data)
@@ -238,7 +238,7 @@ class SignedFile(io.BytesIO):
 
 
 def read_signed(path: str | os.PathLike[str], key: str) -> SignedFile:
-    """A file, read once. Raises Tampered unless it is what was signed, KeyMissing without that."""
+    """Read a file once. Raises Tampered unless it is what was signed, KeyMissing without a signature."""
     from holdfast.security import SIGNATURE_SUFFIX, verify_signature
     from holdfast.storage import look_outside, read_file
 

@@ -1,4 +1,4 @@
-"""Sealing what is there, taking the seal off, and changing keys."""
+"""Sealing existing sessions, unsealing them, and changing keys."""
 
 from __future__ import annotations
 
@@ -48,43 +48,43 @@ _MAKE_KEY = (
 
 
 class Resealed(msgspec.Struct, kw_only=True):
-    """What became of the sessions and agents that were to be rewritten, by their keys."""
+    """The outcome of rewriting sessions and agents, by their keys."""
 
     changed: builtins.list[str]
     unchanged: builtins.list[str]
     failed: dict[str, str]
-    """Those that could not be done, and why; the same call goes on with them."""
+    """Those that failed, and why; the same call can be repeated for them."""
     relatives: builtins.list[str]
-    """Sessions that share events with those that were asked for, and were not."""
+    """Sessions that share events with those that were asked for, but were not asked for themselves."""
     left: builtins.list[str] = []
-    """Where the store may still hold what was replaced, beyond its reach; one sentence each."""
+    """Places beyond the store's reach that may still hold the replaced bytes; one sentence each."""
 
 
 class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A key that opens sealed sessions of the store."""
 
     id: str
-    """Its fingerprint, which tells nothing of the key."""
+    """Its fingerprint, which reveals nothing of the key."""
     source: str
-    """Where it came from when it was used."""
+    """The source from which it was read when it was used."""
     sealed: int
-    """How many sessions and agents it opens."""
+    """The number of sessions and agents it opens."""
     alone: int
-    """How many of them open with no other key."""
+    """The number of those that no other key opens."""
     available: bool
-    """Whether it is at hand now."""
+    """Whether it can be read now."""
 
 
 class Keys:
-    """Encryption at rest, and the keys of it: ``hf.keys``."""
+    """Encryption at rest, and its keys: ``hf.keys``."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
     def is_sealed(self, id: str) -> bool:
-        """Whether a session is sealed, told without its key. Raises NotFound.
+        """Return whether a session is sealed; this needs no key. Raises NotFound.
 
-        With the key, one whose sealing was broken off before its log was rewritten is told apart.
+        With the key, a session whose sealing was interrupted before its log was rewritten is recognised.
         """
         from holdfast.security import KEY_DOCUMENT
         from holdfast.session import sealing
@@ -99,15 +99,15 @@ class Keys:
             return True
 
     def encrypt(self, ids: Collection[str] | None = None, *, progress: Progress | None = None) -> Resealed:
-        """Seal sessions that are there, with all they have; None for everything in the store.
+        """Seal existing sessions with all their data; None for everything in the store.
 
         The log is rewritten into a new generation and the old one destroyed. With None the trash,
-        the documents of agents and what sessions share are sealed too. Broken off at any moment, every session opens,
-        and the same call goes on. Raises KeyMissing if no key is set, or it cannot be had.
+        the documents of agents and shared documents are sealed too. If it is interrupted, every session
+        still opens, and the same call continues. Raises KeyMissing if no key is set, or it is not available.
         """
         from holdfast.session import encrypt_key
 
-        self._chained().current()  # to hear now if there is no such key
+        self._chained().current()  # fail now if there is no such key
 
         def encrypt(store: SealingStore, key: str) -> bool:
             retitle(self._core, key, lambda: None)
@@ -116,17 +116,17 @@ class Keys:
         return self._each(ids, encrypt, "sealed", progress)
 
     def decrypt(self, ids: Collection[str] | None = None, *, progress: Progress | None = None) -> Resealed:
-        """Take the seal off sessions, with all they have; None for everything in the store."""
+        """Unseal sessions with all their data; None for everything in the store."""
         from holdfast.session import decrypt_key
 
         return self._each(ids, decrypt_key, "unsealed", progress)
 
     def rotate(self, to: GivenKey | None = None, *, data: bool = False, progress: Progress | None = None) -> Resealed:
-        """Wrap all data keys under ``to`` and under nothing else; the old key opens nothing then.
+        """Wrap all data keys under ``to`` and under nothing else; the old key then opens nothing.
 
         With ``data`` everything sealed is sealed again with new data keys, under ``to`` or the keys that are set:
-        that is what to do when a data key may have been seen. Broken off at any moment, everything opens with the old
-        key or the new one, and the same call goes on; within a day it leaves alone what has new data keys already.
+        do that when a data key may have been exposed. If it is interrupted, everything opens with the old key or
+        the new one, and the same call continues; within a day it skips what has new data keys already.
         """
         from holdfast.session import rekey_key
 
@@ -140,9 +140,9 @@ class Keys:
         if to is None:
             return self._end_rotation(self._each(None, rekey, "rekeyed", progress))
         fresh = self._chain(to)
-        fresh.current()  # to hear now if there is no such key
+        fresh.current()  # fail now if there is no such key
         old = self._sealing_store()
-        # What an earlier call has done opens with the new one already.
+        # What an earlier, interrupted call has done opens with the new key already.
         both = _under(old, self._chain(fresh.sources + self._chained().sources))
 
         def rewrap(store: SealingStore, key: str) -> bool:
@@ -152,7 +152,7 @@ class Keys:
         return self._end_rotation(self._each(None, rewrap, "rekeyed", progress, store=both))
 
     def _begin_rotation(self) -> str:
-        """The name of the rotation that is under way, or of a new one."""
+        """Return the name of the rotation that is under way, or of a new one."""
         from holdfast.session import now_ms
 
         documents, now = self._core.inner.documents(_ROTATION), now_ms()
@@ -172,7 +172,7 @@ class Keys:
 
     # -- keys ----------------------------------------------------------------------------------
     def list(self) -> builtins.list[KeyInfo]:
-        """The keys that open what is sealed here, told without opening anything."""
+        """Return the keys that open sealed sessions here, without opening anything."""
         chain = self._core.keychain
         at_hand = set() if chain is None else {one.id for one in chain.available()}
         found: dict[str, KeyInfo] = {}
@@ -199,9 +199,9 @@ class Keys:
         return make_key(source)
 
     def add(self, key: GivenKey, *, progress: Progress | None = None) -> Resealed:
-        """Let another key open everything that is sealed, such as one for emergencies.
+        """Let another key, such as one for emergencies, open everything that is sealed.
 
-        What is sealed later is wrapped under the keys that are set: name it there as well.
+        Later sessions are wrapped under the keys that are set: name it there as well.
         """
         from holdfast.security import KeyDocument
 
@@ -215,9 +215,9 @@ class Keys:
         return self._each(None, lambda store, key: self._rewrap(store, key, add), None, progress)
 
     def remove(self, id: str, *, progress: Progress | None = None) -> Resealed:
-        """Let a key, by its fingerprint, open nothing any more.
+        """Revoke a key, by its fingerprint.
 
-        Raises UsageError if something would have no key left, before anything is changed.
+        Raises UsageError, before anything is changed, if something would have no key left.
         """
         from holdfast.security import KeyDocument
 
@@ -233,12 +233,12 @@ class Keys:
             return KeyDocument(wraps=[wrap for wrap in document.wraps if wrap.key != id])
 
         done = self._each(None, lambda store, key: self._rewrap(store, key, take), None, progress)
-        # A copy of what it opened, left in the store's own bytes, would open with it still.
+        # A leftover copy of the old wrapped keys in the store's own bytes would still open with it.
         done.left = self._core.inner.scrub()
         return done
 
     def check(self) -> dict[str, str]:
-        """What is sealed and does not open with the keys that are set: by key, with the reason."""
+        """Return the sealed keys of the store that do not open with the keys that are set, with the reason."""
         store = self._sealing_store()
         found = {}
         for key in self._all_keys():
@@ -249,7 +249,7 @@ class Keys:
         return found
 
     def ask_passphrase(self, ask: Callable[[str], str]) -> None:
-        """Call this when a passphrase is needed that is not set; it gets the words to ask with."""
+        """Set the function that is called when a passphrase is needed and not set; it gets the prompt."""
         if self._core.keychain is not None:
             self._core.keychain.ask = ask
 
@@ -305,7 +305,7 @@ class Keys:
                 forks = (_finder.all_sessions(self._core, parent=key.rpartition("/")[2]) for key in result.changed)
                 related = dict.fromkeys(session_key(row.session_id) for rows in forks for row in rows)
                 result.relatives = [key for key in related if key not in result.changed]
-            # The words of an index stay in its pages when rows go; only a new one is without them.
+            # Deleted rows leave their words in the pages of an index; only a new index is free of them.
             _finder.reindex(self._core)
             result.left = self._core.inner.scrub()
         return result
@@ -314,7 +314,7 @@ class Keys:
         self._core.check_open()
         for folder in _FOLDERS:
             for key in sorted(self._core.inner.folders(folder)):
-                # What several sessions share has no log; some of it has to be read before anything can be opened.
+                # A shared folder has no log; parts of it have to be read before anything can be opened.
                 if folder != _SHARED or (key not in _OPEN and self._core.inner.documents(key).names()):
                     yield key
 
@@ -323,13 +323,13 @@ class Keys:
 
         for key in self._all_keys():
             found = self._core.inner.documents(key).get(KEY_DOCUMENT)
-            # One that was spoilt hides no other; check names it.
+            # A damaged one must not hide the others; check names it.
             with contextlib.suppress(Tampered, TooNew):
                 if found is not None:
                     yield read_key_document(found[0])
 
     def _rewrap(self, store: SealingStore, key: str, change: Callable[[Ring, KeyDocument], KeyDocument]) -> bool:
-        """Put another document in the place of a key's; whether that changed who can open it."""
+        """Replace the document of a key; return whether that changed who can open it."""
         from holdfast.security import KEY_DOCUMENT, read_key_document
 
         documents = store.inner.documents(key)

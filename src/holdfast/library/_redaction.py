@@ -1,4 +1,4 @@
-"""Redaction: what is recorded without secrets from the start, and what is rid of them later."""
+"""Redaction: keeping secrets out of what is recorded, and removing them later."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 _SHARED = "shared/"
 _KEY_PLACE = "shared/redaction"
-# Digests and names only, which are not to be taken for secrets.
+# These hold digests and names only, which must not be taken for secrets.
 _NO_WORDS = (_KEY_PLACE, "shared/rotation", "shared/sealing", "shared/tokens", "shared/outside")
 _KEY_NAME = "fingerprint.key"
 _KEY_BYTES = 32
@@ -61,43 +61,43 @@ _CLEAN_MAX = 200_000  # events that are remembered: 20 MB
 _SECONDS_PER_MIB = 10.0
 _FORKED = b'"type":"forked"'
 _SHARED_BYTES_MAX = 16 << 20  # longer logs are rarely forked often
-_BEGINNINGS_MAX = 16  # each has its events in memory
+_BEGINNINGS_MAX = 16  # the events of each are kept in memory
 _BLOBS = "blobs/"
 _SNAPSHOTS = "snapshots/"
 _QUARANTINE = "quarantine/"
 
 
 class RedactionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, where, and what could not be reached."""
+    """The secrets that were found, where, and what could not be reached."""
 
     session_id: str
     sessions: dict[str, int]
-    """By key in the store: how many events had to be changed, of the session and its relatives."""
+    """By key in the store: the number of events that had to be changed, of the session and its relatives."""
     found: dict[str, int]
-    """How many secrets each rule found."""
+    """The number of secrets found by each rule."""
     unscanned: int = 0
-    """Characters that were masked because there was no time to look at them."""
+    """Characters that were masked because there was no time to scan them."""
     spared: int = 0
-    """Signatures that hold what was to be found, and were left: providers refuse a changed one."""
+    """Signatures that contain a secret and were left: providers refuse a changed one."""
     unreached: tuple[str, ...] = ()
-    """What could not be changed, and why; run it again when that is mended."""
+    """What could not be changed, and why; run it again when that is resolved."""
     left: tuple[str, ...] = ()
-    """Where the store may still hold what was replaced, beyond its reach; one sentence each."""
+    """Places beyond the store's reach that may still hold the replaced text; one sentence each."""
 
 
 def redact(core: Core, id: str, *, find: Sequence[str], relatives: bool, dry_run: bool) -> RedactionReport:
     keys = _to_redact(core, id, relatives=relatives)
-    # Nobody waits for a line here: what takes longer is looked at rather than masked.
+    # No caller waits for a single line here, so one that takes longer is scanned fully instead of masked.
     redactor = make_redactor(core, _texts(find), mode="mark", seconds_per_mib=_SECONDS_PER_MIB)
     unreached: builtins.list[str] = []
     left: builtins.list[str] = []
     beginnings = _Beginnings(core)
     if not dry_run:
         for key in keys:
-            beginnings.read(key)  # before anything is changed
+            beginnings.read(key)  # fail before anything is changed
         from holdfast.session import detach_children
 
-        # Those that are rewritten themselves need no copy of what goes.
+        # Forks that are rewritten themselves need no copy of the removed text.
         detach_children(core.store, *keys)
     sessions: dict[str, int] = {}
     found: Counter[str] = Counter()
@@ -123,7 +123,7 @@ def redact(core: Core, id: str, *, find: Sequence[str], relatives: bool, dry_run
     if not dry_run:
         for agent in {agent for agent in agents if isinstance(agent, str) and is_id(agent)}:
             _redact_documents(core, f"agents/{agent}", redactor, unreached)
-        # What several sessions share: it may repeat what one of them said.
+        # Shared documents may repeat the text of a session.
         for key in core.inner.folders(_SHARED):
             if key not in _NO_WORDS:
                 _redact_documents(core, key, redactor, unreached)
@@ -142,7 +142,7 @@ def redact(core: Core, id: str, *, find: Sequence[str], relatives: bool, dry_run
 
 
 def make_redactor(core: Core, values: dict[str, str], *, mode: str, seconds_per_mib: float = 1.0) -> Redactor:
-    """Return what replaces secrets: those that the rules find, and the values that are given."""
+    """Return what replaces secrets: those that the rules find, and the given values."""
     from holdfast.security import Redactor, Scanner, read_user_rules, secret_values
 
     settings = core.settings.configuration
@@ -160,7 +160,7 @@ def redacted(hf: Holdfast, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _redaction_key(core: Core) -> bytes:
-    """The key of the fingerprints of this store; made when the first is needed."""
+    """Return the key of this store's fingerprints; it is made when first needed."""
     documents = core.store.documents(_KEY_PLACE)
     found, made = documents.get(_KEY_NAME), os.urandom(_KEY_BYTES)
     if found is None:
@@ -172,7 +172,7 @@ def _redaction_key(core: Core) -> bytes:
 
 
 def _to_redact(core: Core, id: str, *, relatives: bool) -> builtins.list[str]:
-    """The keys of the session and its relatives, all of which can be rewritten now."""
+    """Return the keys of the session and its relatives; all of them can be rewritten now."""
     keys = _trash.copies_of(core, check_id(id)) or [core.stored(id)]
     origins = _trash.Origins(core)
     if relatives:
@@ -186,7 +186,7 @@ def _to_redact(core: Core, id: str, *, relatives: bool) -> builtins.list[str]:
 
 
 def _family(core: Core, id: str, origins: _trash.Origins) -> builtins.list[str]:
-    """The keys of all sessions that events are shared with, in use and in the trash, by who was forked from whom."""
+    """Return the keys of all sessions that share events, in use and in the trash, by who was forked from whom."""
     named: dict[str, str] = {}
     near: dict[str, set[str]] = {}
     for folder in ("sessions/", "trash/"):
@@ -209,20 +209,23 @@ class _Beginning(msgspec.Struct):
 
     events: builtins.list[Event]
     position: Position
-    """Where they end."""
+    """The position after them."""
     redacted: RedactedLog | None = None
-    """What became of them, when that is known."""
+    """Their redacted form, once it is known."""
 
 
 class _Beginnings:
-    """Logs are read and looked at here; what forks begin with is so once, however many they are."""
+    """Reads and scans logs; the beginning that forks share is scanned once, however many they are."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._known: dict[bytes, _Beginning] = {}
 
     def read(self, key: str) -> tuple[_Beginning | None, builtins.list[Event]]:
-        """What others may begin with as well, and the events after it. Raises Damaged where something is missing."""
+        """Return the beginning that other logs may share, and the events after it.
+
+        Raises Damaged if events are missing.
+        """
         log = self._core.store.log(key)
         data = None if log.unseal is not None else _short(log)
         if data is None:
@@ -235,14 +238,14 @@ class _Beginnings:
         return shared, _whole(key, rest, 0 if shared is None else shared.position.seq)
 
     def plan(self, key: str, redactor: Redactor, clean: set[bytes]) -> RedactedLog:
-        """What the log would be. Raises Damaged."""
+        """Return the redacted log without writing it. Raises Damaged."""
         shared, events = self.read(key)
         begun = None
         if shared is not None:
             if shared.redacted is None:
                 shared.redacted = without_secrets(shared.events, shared.events, redactor, clean)
                 shared.redacted.make_lines()
-            # One whose stream goes on after the fork is looked at as a whole.
+            # A log whose stream goes on after the fork is scanned as a whole.
             begun = None if shared.redacted.is_open else shared.redacted.copy()
             events = events if begun is not None else [*shared.events, *events]
         whole = resolve_blobs(events, self._core.store.documents(key))
@@ -255,7 +258,7 @@ class _Beginnings:
         reader = LineReader()
         events = [*of_known_format(iter(reader.feed(data)))]
         if reader.position.offset != len(data) or any(has_blob(bytes(event.raw)) for event in events):
-            return None  # in the middle of a batch; payloads are each log's own
+            return None  # in the middle of a batch; payloads belong to each log
         _whole(key, events)
         while len(self._known) >= _BEGINNINGS_MAX:
             self._known.pop(next(iter(self._known)))
@@ -263,7 +266,7 @@ class _Beginnings:
 
 
 def _short(log: Log) -> bytes | None:
-    """The bytes of a log, unless they are too many to be held twice."""
+    """Return the bytes of a log, unless they are too many to be held twice."""
     read: builtins.list[bytes] = []
     size = 0
     for chunk in log.read():
@@ -275,7 +278,7 @@ def _short(log: Log) -> bytes | None:
 
 
 def _whole(key: str, events: builtins.list[Event], first: int = 0) -> builtins.list[Event]:
-    """The events, of which none is missing. Raises Damaged."""
+    """Return the events if none is missing. Raises Damaged."""
     if not (events or first) or any(event.seq != seq for seq, event in enumerate(events, first)):
         raise Damaged(f"the log at {key} is damaged", remedy="Repair it first: `holdfast repair`.", key=key)
     return events
@@ -284,26 +287,26 @@ def _whole(key: str, events: builtins.list[Event], first: int = 0) -> builtins.l
 def _rewrite(
     core: Core, key: str, make_plan: Callable[[], RedactedLog], unreached: builtins.list[str], planning: threading.Lock
 ) -> RedactedLog:
-    """Make a key what it would be without secrets, and destroy what it was. Events are looked at by one at a time."""
+    """Replace a key's contents by their redacted form, and destroy the old bytes. Events are scanned one at a time."""
     from holdfast.session import SealedDocuments, gather, rewriter_for
 
     log, documents = core.store.log(key), core.store.documents(key)
     with core.store.lease(key).held("redact", LEASE_MS) as epoch, closing(log):
         with planning:
             plan = make_plan()
-        # Before the log: a snapshot must never know more than the log it belongs to. Also where
-        # the log is clean: an earlier time may have been broken off.
+        # Snapshots go before the log, because a snapshot must never know more than its log. They also go where the log
+        # is clean: an earlier run may have been interrupted.
         if core.inner.may_hold(key, _SNAPSHOTS):
             _delete_all(documents, documents.names(_SNAPSHOTS), unreached, key)
         if plan.changed:
             for name, payload in plan.blobs.items():
                 documents.put(f"{_BLOBS}{name}", payload)
             plan.events.append(_note(plan))
-            # What seals the new lines, if the old ones are sealed.
+            # Encrypts the new lines, if the old ones are sealed.
             sealer = None if log.unseal is None else rewriter_for(core.store, key, log, epoch)
             log.overwrite(gather(plan.lines(sealer)), epoch)
         elif core.store.base_size(key):
-            log.overwrite(log.read(), epoch)  # clean, in files that another one's secrets are in
+            log.overwrite(log.read(), epoch)  # clean, but in files that hold another one's secrets
         stored, gone = core.inner.documents(key), builtins.list[str]()
         if core.inner.may_hold(key, _BLOBS):
             kept = {f"{_BLOBS}{name}" for name in referenced(plan.events)}
@@ -317,7 +320,7 @@ def _rewrite(
 
 
 def _redact_documents(core: Core, key: str, redactor: Redactor, unreached: builtins.list[str]) -> None:
-    """The small documents of a key, whose texts may repeat what was said."""
+    """Redact the small documents of a key, whose texts may repeat the conversation."""
     documents = core.store.documents(key)
     for name in documents.names():
         if name.startswith((_BLOBS, _SNAPSHOTS)):
@@ -346,7 +349,7 @@ def _texts(find: Sequence[str]) -> dict[str, str]:
 
 
 def _note(plan: RedactedLog) -> Event:
-    """The event that says that the log was written anew."""
+    """Return the event that records the rewriting of the log."""
     kinds = ("session_start", "repaired", "redacted")
     numbers = [event.data.get("generation", 0) for event in plan.events if event.type in kinds]
     generation = max((number for number in numbers if isinstance(number, int)), default=0) + 1
@@ -364,32 +367,32 @@ def _delete_all(documents: Documents, names: Iterable[str], unreached: builtins.
             unreached.append(f"{key}/{name}: {error}")
 
 
-# A log without its secrets: the same events, each in its place, with marks instead.
+# A log without its secrets: the same events in the same places, with marks instead.
 
-# What a log may have; what is in it is not measured again.
+# The lines were accepted once; their size is not checked again.
 _LIMITS = Limits(message_bytes_max=1 << 40, session_bytes_max=1 << 50)
 _Stream = tuple[str | None, str]
 _TYPE_CHARS_MAX = 64
 _NO_BRACKETS = str.maketrans({"[": None, "]": None})  # a type has none
-_Piece = tuple[int, dict[str, Any]]  # where it is in the log, and all it says
+_Piece = tuple[int, dict[str, Any]]  # its place in the log, and its data
 
 
 class RedactedLog(msgspec.Struct):
-    """What became of the events of a log."""
+    """The redacted events of a log."""
 
     events: list[Event]
     blobs: dict[str, bytes]
-    """Payloads that are new, by name."""
+    """New payloads, by name."""
     found: Counter[str]
-    """How many secrets each rule found."""
+    """The number of secrets found by each rule."""
     seqs: set[int]
-    """The events that are not as they were."""
+    """The seqs of changed events."""
     unscanned: int = 0
     spared: int = 0
     is_open: bool = False
     """Whether a stream may go on after the last of them."""
     begun: tuple[bytes, int, int] = (b"", 0, 0)
-    """Lines that are made already: their bytes, the checksum after them, and how many."""
+    """Lines that are made already: their bytes, the checksum after them, and their number."""
 
     def make_lines(self) -> None:
         """Make the lines now: copies begin with them."""
@@ -397,7 +400,7 @@ class RedactedLog(msgspec.Struct):
         self.begun = (lines, checksum_after(lines[-LINE_END_BYTES:]), len(self.events))
 
     def copy(self) -> RedactedLog:
-        """Return the same, for events that go on differently."""
+        """Return a copy, for events that go on differently."""
         found, seqs = Counter(self.found), set(self.seqs)
         return msgspec.structs.replace(self, events=[*self.events], blobs={**self.blobs}, found=found, seqs=seqs)
 
@@ -406,7 +409,7 @@ class RedactedLog(msgspec.Struct):
         return bool(self.seqs)
 
     def replaced(self, event: Event, data: dict[str, Any], found: list[Finding]) -> Event:
-        """The event with other data, and note of what was found in it."""
+        """Return the event with other data, and count what was found in it."""
         raw = encode_data(data, _LIMITS)
         if len(raw) > _LIMITS.blob_bytes_min:
             raw, blobs = encode_with_blobs(data, _LIMITS)
@@ -416,7 +419,7 @@ class RedactedLog(msgspec.Struct):
         return Event(event.type, event.seq, event.timestamp, raw, event.run, event.key, event.more)
 
     def lines(self, sealer: Sealer | None = None) -> Iterator[bytes]:
-        """The log, each line with the checksum that its place gives it; sealed if it was."""
+        """Yield the log, each line with the checksum of its place; sealed if it was."""
         made, crc, count = (b"", 0, 0) if sealer is not None else self.begun
         before = BEFORE_ALL
         yield made
@@ -438,10 +441,10 @@ def without_secrets(
     clean: set[bytes] | None = None,
     begun: RedactedLog | None = None,
 ) -> RedactedLog:
-    """The events with marks for secrets, also streamed ones across pieces; ``whole`` has payloads in place.
+    """Return the events with marks for secrets, also streamed ones across pieces; ``whole`` has payloads in place.
 
-    ``clean`` remembers events in which there were none, which forks share: they are not looked at again. ``begun`` is
-    what became of those before, and is gone on with.
+    ``clean`` remembers events without secrets, which forks share: they are not scanned again. ``begun`` is the
+    result for the events before, which is continued.
     """
     done = RedactedLog([], {}, Counter(), set()) if begun is None else begun
     clean = set() if clean is None else clean
@@ -480,13 +483,13 @@ def without_secrets(
 
 
 def _mark(event: Event) -> bytes:
-    """What only an event has that says the very same."""
+    """Return a digest that only identical events share."""
     names = f"{event.type}\0{event.run or ''}\0{event.key or ''}\0".encode("utf-8", "surrogatepass")
     return blake2b(names + bytes(event.raw), digest_size=_MARK_BYTES).digest()
 
 
 def _with_names(done: RedactedLog, event: Event, redactor: Redactor) -> Event:
-    """The event with marks in its type, run and key; the same name gets the same mark everywhere."""
+    """Return the event with marks in its type, run and key; the same name gets the same mark everywhere."""
     changed: dict[str, str] = {}
     for what, given in (("type", event.type), ("run", event.run), ("key", event.key)):
         name, found = redactor.name(given or "")
@@ -500,14 +503,14 @@ def _with_names(done: RedactedLog, event: Event, redactor: Redactor) -> Event:
 
 
 def _redact_stream(done: RedactedLog, parts: list[list[_Piece]], redactor: Redactor) -> None:
-    """Look at the pieces of a stream: at those in a row, and at all of them as one text."""
+    """Scan the pieces of a stream: those in a row, and all of them as one text."""
     told = [piece for part in parts for piece in _redact_pieces(done, part, redactor)]
     if len(parts) > 1:
         _redact_pieces(done, told, redactor)
 
 
 def _redact_pieces(done: RedactedLog, pieces: list[_Piece], redactor: Redactor) -> list[_Piece]:
-    """The pieces of one text, as they are without its secrets."""
+    """Return the pieces of one text without its secrets."""
     spans = redactor.spans("".join(piece["content"] for _, piece in pieces))
     at, told = 0, []
     for place, piece in pieces:
@@ -525,7 +528,7 @@ def _redact_pieces(done: RedactedLog, pieces: list[_Piece], redactor: Redactor) 
 
 
 def _piece(redactor: Redactor, text: str, at: int, spans: list[SecretSpan]) -> tuple[str, list[Finding]]:
-    """One piece: the mark stands where a secret begins, and what goes on in the next is gone."""
+    """Return one piece redacted: the mark goes where a secret begins; its rest in the next piece is removed."""
     mine = [span for span in spans if span.start < at + len(text) and span.stop > at]
     said, found, done = "", [], 0
     for span in mine:
@@ -540,7 +543,7 @@ def _piece(redactor: Redactor, text: str, at: int, spans: list[SecretSpan]) -> t
 
 
 def referenced(events: Iterable[Event]) -> set[str]:
-    """The names of the payloads that events refer to."""
+    """Return the names of the payloads that events refer to."""
     return {name for event in events if has_blob(bytes(event.raw)) for name in _names(decode_json(event.raw))}
 
 

@@ -1,4 +1,4 @@
-"""Keeping a store within its bounds: archive, and what policies let go."""
+"""Retention: archiving, deletion by policies, and the bounds of a store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PAGE = 1000
 
 
 class Policies:
-    """What policies let go, and what they must leave alone: ``hf.policies``."""
+    """The retention policies and their exceptions: ``hf.policies``."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -45,7 +45,7 @@ class Policies:
         set_metadata(self._core, id, {"pinned": True})
 
     def unpin(self, id: str) -> None:
-        """Let policies have their way with a session again."""
+        """Let policies archive or delete a session again."""
         set_metadata(self._core, id, {"pinned": None})
 
     def hold(self, id: str, reason: str) -> None:
@@ -68,7 +68,7 @@ class Policies:
 
 def archive(core: Core, id: str) -> None:
     key = core.stored(id)
-    with contextlib.suppress(SecurityError):  # what is sealed needs no key for this
+    with contextlib.suppress(SecurityError):  # no key is needed for this
         for _ in of_known_format(_views.events(core, id, types=("session_start", "opened"))):
             pass
     core.store.archive(key)
@@ -92,7 +92,7 @@ def prune(core: Core, *, dry_run: bool, policies: Sequence[Policy] | None, progr
     aged: builtins.list[str] = []
 
     def rows() -> Iterator[SessionMetadata]:
-        """Every session; the ids of those that are old enough to have old snapshots are kept."""
+        """Yield every session, and note the ids of those old enough to have old snapshots."""
         for row in _finder.all_sessions(core):
             if row.created_at < before and not row.open:
                 aged.append(row.session_id)
@@ -116,7 +116,7 @@ def prune(core: Core, *, dry_run: bool, policies: Sequence[Policy] | None, progr
 
 
 def archive_excess(core: Core, until: float) -> bool:
-    """Archive the least recently used beyond the limit of live sessions, until a moment; whether that was all."""
+    """Archive the least recently used sessions beyond the limit until a moment; return whether that was all."""
     from holdfast.catalog import protection
 
     page = _finder.list_sessions(core, core.limits.sessions_live_max, archived=False)
@@ -156,7 +156,7 @@ def _carry_out(
 
 
 def _tried(core: Core, id: str, act: Callable[[Core, str], None]) -> str | None:
-    """None if it worked, else why it did not."""
+    """Return None on success, else the reason for the failure."""
     try:
         act(core, id)
     except Locked:
@@ -174,7 +174,7 @@ def _archive_and_delete(core: Core, id: str) -> None:
 
 
 def _empty(core: Core, one: Trashed, failed: dict[str, str]) -> bool:
-    """Remove a session for good; its forks keep what they share with it, and nothing more."""
+    """Remove a session for good; its forks keep only what they share with it."""
     from holdfast.session import detach_children
 
     try:
@@ -192,7 +192,7 @@ def _tell_pruned(core: Core, id: str, action: str, reason: str) -> None:
 
 
 def _old_snapshots(core: Core, id: str, before: int) -> builtins.list[int]:
-    """Snapshots beyond their age, without the newest, which is of use."""
+    """Delete snapshots beyond their age, except the newest, which is still of use."""
     if not core.store.may_hold(session_key(id), "snapshots"):
         return []
     return [info.seq for info in _views.snapshots(core, id)[1:] if not info.whole or info.taken_at < before]

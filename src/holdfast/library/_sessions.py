@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Open = Callable[[str, Options], tuple[Session, Opening | None]]
 
-_makers: WeakSet[Core] = WeakSet()  # stores in which this process made sessions
+_makers: WeakSet[Core] = WeakSet()  # stores in which this process created sessions
 _changing = threading.Lock()
 
 os.register_at_fork(after_in_child=_makers.clear)
@@ -41,7 +41,7 @@ os.register_at_fork(after_in_child=_makers.clear)
 def _housekeep_all() -> None:
     """Keep stores within their bounds also where programs end before a background thread could."""
     for core in [*_makers]:
-        # What cannot be done now, the next program does.
+        # If it fails now, the next program does it.
         with contextlib.suppress(HoldfastError, OSError, RuntimeError):
             core.housekeep()
 
@@ -73,7 +73,7 @@ def open_session(core: Core, id: str | None = None, *, read_only: bool = False, 
 
 
 class _Claim:
-    """The session that one call is about to hand out, by which mark that call counts as its user."""
+    """The session that one call is about to hand out; while the claim exists, that call counts as a user."""
 
     session: Session | None = None
     mark: object = None
@@ -97,7 +97,7 @@ def observe(core: Core, observer: Observer) -> Callable[[], None]:
 
 
 def _hear(core: Core) -> None:
-    """Have observers hear what is published, once: hearing it twice would count it twice."""
+    """Subscribe the observers to what is published, once: twice would count it twice."""
     with _changing:
         if core.observers is not None and not core.is_heard:
             core.hub.subscribe(core.observers.tell)
@@ -105,7 +105,7 @@ def _hear(core: Core) -> None:
 
 
 def _watched(core: Core, find: Open, id: str, options: Options) -> tuple[Session, Opening | None]:
-    """What ``find`` gives; how long it took is told to observers, if there are any."""
+    """Return the result of ``find``, and report how long it took if there are observers."""
     if core.observers is None:
         return find(id, options)
     _hear(core)
@@ -121,7 +121,7 @@ def _live_session(core: Core, id: str, options: Options, patience: Patience | No
     if patience is not None:
         find = partial(_live_or_waited, core, claim=claim, patience=patience)
     try:
-        # Nearly always nobody watches, and an open has few calls to spare.
+        # There are rarely observers, and opening has to stay cheap.
         if core.observers is None:
             session, opening = find(id, options)
         else:
@@ -137,7 +137,7 @@ def _live_session(core: Core, id: str, options: Options, patience: Patience | No
             _tell_opened(core, session, opening)
         return session
     except BaseException:
-        # Interrupted on the way: else it would stay open, and locked, for a caller who never got it.
+        # Interrupted on the way: close it, or it would stay open, and locked, for a caller who never got it.
         if claim.session is not None:
             with contextlib.suppress(HoldfastError):
                 claim.session.forgo(claim.mark)
@@ -176,7 +176,7 @@ def _live_or_waited(
 
 
 def _live_or_opened(core: Core, id: str, options: Options, *, claim: _Claim) -> tuple[Session, Opening | None]:
-    """The session, with its opening if it was not open already."""
+    """Return the session, with its opening if it was not open already."""
     # Held for the whole opening: of two threads that ask for one id, both get one object.
     with live.lock:
         key = (core.store.identity, id)
@@ -203,7 +203,7 @@ def _live_or_opened(core: Core, id: str, options: Options, *, claim: _Claim) -> 
 
 
 class _Awaited:
-    """A session that another process has, for ``async with`` to wait for; all else raises the error that says so."""
+    """A session that another process holds, to be awaited by ``async with``; any other use raises Locked."""
 
     def __init__(self, opener: Callable[[Patience], Session], patience: Patience, refused: Locked) -> None:
         self._opener = opener
@@ -218,7 +218,7 @@ class _Awaited:
     async def __aenter__(self) -> Session:
         import asyncio
 
-        # A thread of its own: those of the pool are needed by whoever is to give a session back.
+        # Uses a thread of its own: those of the pool are needed by whoever is to release a session.
         work = asyncio.ensure_future(in_thread(partial(self._opener, self._patience), name="holdfast-wait"))
         try:
             self._session = await asyncio.shield(work)
@@ -236,22 +236,21 @@ class _Awaited:
         raise self._refused
 
     def __exit__(self, *_: object) -> None:
-        """Never reached: it cannot be entered."""
+        """Do nothing: it cannot be entered, so this is never reached."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise self._refused
 
 
 async def _given_back(work: Awaitable[Session]) -> None:
-    """Close the session that nobody waits for any more, if it came."""
+    """Close the session if it was opened after the wait was cancelled."""
     with contextlib.suppress(HoldfastError):
         await (await work).aclose()
 
 
-# What people call a session: its title and its tags.
-#
-# Labels are events: each function opens the session, records, and closes it again. A session that this process has
-# open is used as it is. All raise NotFound, and Locked while another process has it.
+# Titles and tags of sessions.
+# Labels are events: each function opens the session, records, and closes it again. A session that this process has open
+# is used as it is. All raise NotFound, and Locked while another process holds it.
 def title(core: Core, id: str, text: str) -> str | None:
     with _labelled(core, id) as session:
         session.title = text
@@ -276,7 +275,7 @@ def _labelled(core: Core, id: str) -> Session:
 
 
 def set_metadata(core: Core, id: str, members: dict[str, Any]) -> None:
-    """Record what is new of these members of a session's metadata."""
+    """Record the members of a session's metadata that changed."""
     with _labelled(core, id) as session:
         known = session.live_state.metadata
         if any(known.get(name) != value for name, value in members.items()):

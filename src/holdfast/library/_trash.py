@@ -1,4 +1,4 @@
-"""Letting sessions go, and bringing them back from the trash."""
+"""Deleting sessions, restoring them from the trash, and erasing them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _KEYS = "seal.json"
 
 
 class Trashed(msgspec.Struct, frozen=True):
-    """A session in the trash: which it was, when it was deleted, and where it lies."""
+    """A session in the trash: its id, when it was deleted, and its key."""
 
     session_id: str
     deleted_at: int
     size_bytes: int
     key: str
     title: str | None = None
-    """Its title when it was deleted; None where nobody wrote it down."""
+    """The title when it was deleted; None if no note of it was written."""
 
 
 class _Note(msgspec.Struct, omit_defaults=True):
@@ -45,10 +45,10 @@ class _Note(msgspec.Struct, omit_defaults=True):
 
 def delete(core: Core, id: str) -> None:
     row, number = check_not_held(core, id), 0
-    # A session that was deleted before, and made anew, must not stand in the way.
+    # An earlier deleted session of the same id must not be in the way.
     while core.store.exists(key := f"trash/{number}.{_trash_stem(id)}"):
         number += 1
-    # Of a sealed session the catalogue knows no title, and no note may have one.
+    # The catalogue does not know the title of a sealed session, and no note may contain it.
     title = core.catalog.info(id).title if core.store.has_keys else row.title
     core.store.move(core.stored(id), key)
     _note(core, key, id, title)
@@ -70,15 +70,15 @@ def undelete(core: Core, id: str) -> None:
 
 
 class Trash:
-    """The deleted sessions that can still be brought back: ``hf.trash``."""
+    """The deleted sessions that can be restored: ``hf.trash``."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
     def list(self) -> builtins.list[Trashed]:
-        """Return the sessions that can still be brought back, the last deleted first.
+        """Return the sessions that can be restored, the last deleted first.
 
-        ``deleted_at`` is 0 and ``title`` None where they were not written down; a sealed session has no title here.
+        ``deleted_at`` is 0 and ``title`` None if they were not noted; a sealed session has no title here.
         """
         core = self._core
         core.check_open()
@@ -93,7 +93,7 @@ class Trash:
 def purge_agent(core: Core, agent_id: str, *, instructions: bool) -> int:
     key = f"agents/{check_id(agent_id, what='agent id')}"
     found = [row.session_id for row in _finder.all_sessions(core, agent_id=agent_id)]
-    # What is let go is what the logs say; the catalogue only says where to look.
+    # The logs decide what is deleted; the catalogue only says where to look.
     sessions = [id for id in found if _views.state(core, id).agent_id == agent_id]
     for id in sessions:
         check_not_held(core, id)
@@ -102,18 +102,18 @@ def purge_agent(core: Core, agent_id: str, *, instructions: bool) -> int:
         delete(core, id)
     documents = core.inner.documents(key)
     names = documents.names()
-    # What a person wrote may be sealed; then it stays readable.
+    # Instructions written by a person may be sealed; keep their key, so that they stay readable.
     stay = () if instructions or _INSTRUCTIONS not in names else (_INSTRUCTIONS, _KEYS)
     for name in names:
         if name not in stay:
             documents.delete(name)
     if names:
-        core.inner.scrub()  # memory that was removed is not left in the store's own bytes
+        core.inner.scrub()  # removed memory must not stay in the store's own bytes
     return len(sessions)
 
 
 def _note(core: Core, key: str, id: str, title: str | None = None) -> _Note:
-    """Write down when it was deleted; a crash before that only makes it stay for longer."""
+    """Note when it was deleted; after a crash before that it only stays longer."""
     note = _Note(id, now_ms(), title)
     with contextlib.suppress(StoreError):
         core.store.documents(key).put(_NOTE, msgspec.json.encode(note), sync=False)
@@ -121,7 +121,7 @@ def _note(core: Core, key: str, id: str, title: str | None = None) -> _Note:
 
 
 def retitle(core: Core, key: str, find: Callable[[], str | None]) -> None:
-    """Let the note of a deleted session tell another title, or none; notes stay readable where the rest is sealed."""
+    """Change or remove the title in the note of a deleted session; notes stay readable where the rest is sealed."""
     documents = core.inner.documents(key)
     if (found := documents.get(_NOTE)) is not None:
         with contextlib.suppress(msgspec.MsgspecError):
@@ -159,7 +159,7 @@ def _held(id: str) -> Forbidden:
 
 
 def _trash_stem(id: str) -> str:
-    """The id, or a shorter name that stands for it where the number would make it too long."""
+    """Return the id, or a shorter name for it where the number would make it too long."""
     if len(id) <= _TRASH_STEM_CHARS_MAX:
         return id
     from hashlib import sha256
@@ -172,7 +172,7 @@ def _trashed_stem(key: str) -> str:
 
 
 def _trash_number(key: str) -> int:
-    """The higher, the later it was deleted; what someone else put there is older than all."""
+    """Return the number of a deleted session, higher for a later one; what somebody else put there counts as oldest."""
     number = key.rpartition("/")[2].partition(".")[0]
     return int(number) if number.isdecimal() else -1
 
@@ -184,21 +184,21 @@ _ELSEWHERE = "Copies in other stores, exports and backups are not known here."
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
-    """What was erased, and what could not be reached."""
+    """The result of an erasure, and what it could not reach."""
 
     session_id: str
     erased: tuple[str, ...]
     """The keys in the store that are gone: the session, its forks, what lay in the trash."""
     keys_destroyed: int
-    """How many of them were sealed; without its data keys no copy of such a one can be read."""
+    """The number of sealed ones among them; without its data keys no copy of such a session can be read."""
     unreached: tuple[str, ...]
-    """What holds, or may hold, some of it still; one sentence each."""
+    """Places that hold, or may hold, some of it still; one sentence each."""
 
 
 def erase(core: Core, id: str, *, forks: bool = True) -> Erased:
     mine = copies_of(core, check_id(id))
     if not mine:
-        core.inner.scrub()  # what an erasure that was broken off left out of sight
+        core.inner.scrub()  # remove what an interrupted erasure left hidden
         raise NotFound(f"there is no session {id}, also not in the trash", session_id=id)
     origins = Origins(core)
     found = _kin_of(core, mine, origins)
@@ -207,7 +207,7 @@ def erase(core: Core, id: str, *, forks: bool = True) -> Erased:
         _check_free(core, key, origins)
     unreached = _told_apart(core, mine, chosen, [] if forks else found, origins)
     destroyed = sum([core.inner.documents(key).delete(_KEYS) for key in chosen])
-    # Forks before what they share bytes with: an erasure that is broken off finds them again.
+    # Forks before the session that they share bytes with: an interrupted erasure finds them again.
     core.inner.drop_all(chosen[len(mine) :])
     core.inner.drop_all(mine)
     core.catalog.forget()
@@ -217,45 +217,45 @@ def erase(core: Core, id: str, *, forks: bool = True) -> Erased:
 
 
 def copies_of(core: Core, id: str) -> builtins.list[str]:
-    """The session under its id, and all that were deleted under it."""
+    """Return the session under its id, and all that were deleted under it."""
     keys = [session_key(id)] if core.inner.exists(session_key(id)) else []
     return [*keys, *(one.key for one in Trash(core).list() if one.session_id == id)]
 
 
 def _kin_of(core: Core, mine: builtins.list[str], origins: Origins) -> builtins.list[str]:
-    """Every other session that has events of these: forks, their forks, copies."""
+    """Return the keys of every other session that has events of these: forks, their forks, copies."""
     found = {entry.key: origins.of(entry) for folder in _FOLDERS for entry in core.inner.entries(folder)}
     own = {origin.logs[-1] for key in mine if (origin := found.get(key)) and origin.logs}
     return sorted(key for key, origin in found.items() if origin and key not in mine and own & {*origin.logs})
 
 
 class Origin(NamedTuple):
-    """Where a session came from."""
+    """The origin of a session."""
 
     logs: tuple[str, ...]
-    """The log that it is, last, and before it those that it was forked from."""
+    """The log itself, last, preceded by those it was forked from."""
     parent: str | None
     """The session that it was forked from."""
     merged: frozenset[str]
     """The sessions whose events were taken over."""
     may_be_held: bool
-    """Whether it says anything of a legal hold."""
+    """Whether its log mentions a legal hold."""
 
 
 class Origins:
-    """Where sessions came from, by their logs, each of which is read once as long as it stays as it is."""
+    """The origins of sessions, read from their logs; a log is read again only when it has changed."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._known: dict[str, tuple[str, Origin | None]] = {}
 
     def of(self, entry: Entry) -> Origin | None:
-        """What the log of an entry says; None if it cannot be read."""
+        """Return the origin in the log of an entry; None if it cannot be read."""
         known = self._known.get(entry.key)
         return known[1] if known is not None and known[0] == entry.etag else self._read(entry.key, entry.etag)
 
     def is_held(self, key: str) -> bool:
-        """Whether a session is under legal hold, by its log."""
+        """Return whether the log of a session puts it under legal hold."""
         origin = self._known[key][1] if key in self._known else self._read(key)
         if origin is None or not origin.may_be_held:
             return False
@@ -311,7 +311,7 @@ def _check_free(core: Core, key: str, origins: Origins) -> None:
 def _told_apart(
     core: Core, mine: builtins.list[str], chosen: builtins.list[str], spared: builtins.list[str], origins: Origins
 ) -> builtins.list[str]:
-    """What stays and holds events of these; ``chosen`` go with them."""
+    """Return sentences about sessions that stay and hold events of these; ``chosen`` are erased too."""
     from holdfast.session import detach_children
 
     detach_children(core.inner, *chosen)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from holdfast import replay, session
     from holdfast.storage import Log
 else:
-    # Whether a session exists is asked by every verb; only some of them read it.
+    # Every verb asks whether a session exists; only some of them read it.
     replay, session = lazy_modules("holdfast", "replay session")
 
 
 class SnapshotInfo(msgspec.Struct, frozen=True):
-    """One snapshot of a session: what it covers and whether it is whole."""
+    """One snapshot of a session: the events it covers, and whether it is intact."""
 
     seq: int
     taken_at: int
@@ -52,7 +52,7 @@ def last_modified(core: Core, id: str) -> dt.datetime | None:
     try:
         return datetime.fromtimestamp(newest.timestamp / 1000, UTC)
     except (ValueError, OverflowError, OSError):
-        # A clock that was wrong by thousands of years; the nearest that can be said.
+        # The clock was wrong by thousands of years; this is the nearest time that can be expressed.
         return datetime(9999 if newest.timestamp > 0 else 1, 1, 1, tzinfo=UTC)
 
 
@@ -99,7 +99,7 @@ def recover(
 
     if window_tokens is not None:
         window_tokens = whole("window_tokens", window_tokens)
-    # Nothing of it is stored yet, but whoever has it open sees a session.
+    # Nothing of it is stored yet, but the process that has it open sees a session.
     live = core.open_here(id) if at is None else None
     if live is not None and live.seq < 0:
         return replay.recover((), provider=provider, incomplete=incomplete, session_id=id)
@@ -133,14 +133,14 @@ def snapshots(core: Core, id: str) -> builtins.list[SnapshotInfo]:
 
 
 def of_known_format(events: Iterator[Event]) -> Iterator[Event]:
-    """The events as they are. Raises TooNew where one names a format that is not known here."""
+    """Yield the events unchanged. Raises TooNew for an event of an unknown format."""
     for event in events:
         replay.check_format(event)
         yield event
 
 
 def reached(log: Log, id: str, at: Any) -> int:
-    """The number of an event of the log. Raises NotFound if there is none of it, UsageError."""
+    """Return the number of an event that the log has. Raises NotFound if it has none, UsageError."""
     asked = whole("at", at)
     if asked < 0:
         raise UsageError(f"an event is named by its number from 0 on, not {asked}")

@@ -1,4 +1,4 @@
-"""The live session: writing, folding, following, snapshots, and what happens at opening."""
+"""The live session: writing, folding, following, snapshots, and opening."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from holdfast.session.session import Session
     from holdfast.session.steps import RERUN, Rerun, StepCall, Steps, idempotency_key, step
 
-# Loaded when first asked for: who only looks at a store opens no session.
+# Loaded when first asked for: looking at a store opens no session.
 __getattr__ = lazy(
     __name__,
     {
@@ -111,13 +111,13 @@ __getattr__ = lazy(
     },
 )
 
-# The live session, what it is written with, and who hears of it.
+# The live session, its values, and its subscribers.
 __all__ = ["MemoryPriority", "MemoryScope", "NotStoredWarning", "Session", "ToolRun", "Turn", "log_recovery"]
 __all__ += ["Clock", "Draft", "Writer", "new_session_id", "now_ms"]
 __all__ += ["Finished", "Hub", "Observer", "Observers", "Subscriber", "Timers"]
 __all__ += ["WhenForgotten", "in_event_loop", "in_thread", "uncancelled"]
 __all__ += ["RERUN", "Rerun", "Retry", "StepCall", "Steps", "encode_arguments", "idempotency_key", "step"]
-# Questions that it waits for, and their answers.
+# Questions that a session waits for, and their answers.
 __all__ += ["ANSWERS", "ID_CHARS", "Answer", "Edited", "Result", "Waiting", "answered_by", "ask_id", "check_settled"]
 __all__ += [
     "documents_of",
@@ -130,11 +130,11 @@ __all__ += [
     "read_answer",
 ]
 __all__ += ["take_answers", "waiting_of"]
-# How it is opened and loaded.
+# Opening and loading.
 __all__ += ["Durability", "Opening", "Options", "Patience", "Repair", "Resume", "check_made"]
 __all__ += ["check_title", "check_wait", "is_alive"]
 __all__ += ["Loaded", "Snapshot", "Snapshots", "load", "load_state_at", "unreadable_from"]
-# Logs without a session: read, branched, looked at, mended, sealed.
+# Logs without a session: reading, branching, verifying, repairing, sealing.
 __all__ += ["Follower", "blob_loader", "fits", "read_blocks", "read_range", "read_step", "resolve_blobs"]
 __all__ += ["Branches", "EventEnd", "check_new_id", "detach_children", "marked_events"]
 __all__ += ["Report", "TamperedPlace", "gather", "repair_log", "verify_log"]

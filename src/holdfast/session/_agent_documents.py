@@ -1,4 +1,4 @@
-"""The documents of an agent: how each is read, and what becomes of one that cannot be."""
+"""The documents of an agent: how each is read, and how a damaged one is replaced."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MemoryDocument(msgspec.Struct):
 
 
 class ApprovalsDocument(msgspec.Struct):
-    """``permissions.json``: the tools that may be used for good."""
+    """``permissions.json``: the tools that are approved for good."""
 
     version: int = 1
     approvals: dict[str, Approval] = {}
@@ -64,7 +64,7 @@ _SHAPES: dict[str, type[msgspec.Struct]] = {
 
 
 def read_document(documents: Documents, name: str, shape: type[T]) -> tuple[T, str]:
-    """What a document says, and its etag; an empty one if there is none.
+    """Return a document and its etag; an empty document if there is none.
 
     Raises Damaged, with the name as ``document``, the bytes as ``data`` and the etag, if it cannot
     be read, and KeyMissing if it is sealed.
@@ -94,7 +94,7 @@ def read_or_begin(
     fresh: Callable[[], T] | None = None,
     mend: bool = True,
 ) -> tuple[T, str]:
-    """A document and its etag; a damaged one is told, set aside (if ``mend``) and replaced by a ``fresh`` one."""
+    """Return a document and its etag; a damaged one is reported, set aside (if ``mend``) and replaced by ``fresh``."""
     try:
         return read_document(documents, name, shape)
     except Damaged as damaged:
@@ -110,21 +110,21 @@ def read_or_begin(
 
 
 def set_aside(documents: Documents, damaged: Damaged, fresh: msgspec.Struct) -> str:
-    """Replace a damaged document, whose bytes go to quarantine; what to tell, also of a store that refuses."""
+    """Replace a damaged document and quarantine its bytes; return what to report, also if the store refuses."""
     name = damaged.document
     aside = f"quarantine/{name.replace('/', '-')}-{crc32(damaged.data):08x}"
     try:
         documents.put(aside, damaged.data)
         documents.put(name, msgspec.json.encode(fresh), if_match=damaged.etag)
     except Conflict:
-        pass  # somebody else has mended it meanwhile
+        pass  # another process has repaired it meanwhile
     except StoreError as error:
         return f"{damaged.message} and could not be set aside ({error}); it counts as empty"
     return f"{damaged.message}; it is set aside as {aside}, and begun anew"
 
 
 def damaged_documents(documents: Documents) -> Iterator[Damaged]:
-    """Each document of an agent that cannot be read, as the error that reading it gives."""
+    """Yield the error of each unreadable document of an agent."""
     for name in documents.names():
         shape = _SHAPES.get(name, PluginDocument if name.startswith(PLUGINS) else None)
         if shape is not None:
@@ -133,11 +133,14 @@ def damaged_documents(documents: Documents) -> Iterator[Damaged]:
             except Damaged as damaged:
                 yield damaged
             except SecurityError:
-                continue  # who has no key, or the wrong one, cannot tell
+                continue  # without the right key it cannot be judged
 
 
 def read_agent(documents: Documents, agent_id: str) -> tuple[AgentDocument, str]:
-    """Which session an agent goes on with, and the etag. Raises as ``read_document``, and TooNew."""
+    """Return the agent document, which names its current session, and the etag.
+
+    Raises as ``read_document``, and TooNew.
+    """
     document, etag = read_document(documents, AGENT, AgentDocument)
     if document.version > _VERSION:
         raise TooNew(f"{AGENT} of {agent_id} has version {document.version}, and this Holdfast knows {_VERSION}")
@@ -152,7 +155,7 @@ def point_agent(
     agent_type: str | None = None,
     read: Callable[[], tuple[AgentDocument, str]] | None = None,
 ) -> None:
-    """Make a session the agent's current one, durably; ``read`` may have a rule of its own for what is stored."""
+    """Make a session the agent's current one, durably; ``read`` may handle a damaged document its own way."""
 
     def point(document: AgentDocument) -> bool:
         if document.current_session == session_id and document.version == _VERSION:
@@ -169,7 +172,7 @@ def point_agent(
 def swap(
     documents: Documents, name: str, read: Callable[[], tuple[T, str]], change: Callable[[T], bool | None]
 ) -> None:
-    """Change a document (unless that says False) and put it back, again on Conflict, which it raises in the end."""
+    """Change a document (unless that returns False) and put it back; retry on Conflict, and raise it in the end."""
     for _ in range(_TRIES_MAX):
         document, etag = read()
         if change(document) is False:
@@ -185,9 +188,9 @@ def swap(
 class AgentMemory:
     """``agents/<id>/memory.json``: read when first asked for, written when the session is flushed.
 
-    Many changes between two flushes cost one write. Two writers never lose each other's entries: what is on disk is
-    read again and only one's own changes are put over it. A document that cannot be read is set aside and told; what
-    is remembered then begins anew.
+    Many changes between two flushes cost one write. Two writers never lose each other's entries: the document is
+    read again and only this writer's changes are applied to it. An unreadable document is set aside and reported;
+    the memory then starts empty.
     """
 
     def __init__(self, documents: Documents, clock: Clock = now_ms, *, read_only: bool = False) -> None:
@@ -195,10 +198,10 @@ class AgentMemory:
         self._clock = clock
         self.read_only = read_only
         self.tell: Callable[[str], None] = lambda _what: None
-        """Who is told of a document that was damaged: nobody until a session has it."""
+        """Called with a report of a damaged document; a session that uses the memory sets it."""
         self._lock = threading.Lock()
         self._changes: dict[str, MemoryEntry | None] = {}
-        """Not written yet: an entry that was set, or None for one that was forgotten."""
+        """Changes not written yet: the new entry, or None for a deleted one."""
 
     @property
     def is_dirty(self) -> bool:
@@ -232,7 +235,7 @@ class AgentMemory:
         return True
 
     def flush(self) -> None:
-        """Write what is waiting. Durable when it returns."""
+        """Write the pending changes. They are durable when it returns."""
         with self._lock:
             changes = dict(self._changes)
         if not changes:
@@ -256,7 +259,10 @@ def _put_over(entries: dict[str, MemoryEntry], changes: dict[str, MemoryEntry | 
 
 
 def check_unsealed(data: bytes, name: str) -> bytes:
-    """The bytes of a document. Raises KeyMissing if they are sealed: that is no damage, and nobody's to replace."""
+    """Return the bytes of a document.
+
+    Raises KeyMissing if they are sealed: that is no damage, and not to be replaced.
+    """
     if data.startswith(b"HFSEAL\0"):  # as security/_seal.py begins them
         raise KeyMissing(f"{name} is sealed and its key is not here", document=name)
     return data

@@ -1,6 +1,6 @@
 """Branches: sessions that begin with the events of another one.
 
-A fork shares its parent's bytes up to a place and goes on from there with events of its own, the
+A fork shares its parent's bytes up to a place and continues with events of its own, the
 first of which is ``forked``. Neither can change the other. Reading the parent needs no lease.
 """
 
@@ -34,7 +34,7 @@ _LOG_ID_BYTES = 16
 
 
 class Branches:
-    """Makes sessions out of others, in one store."""
+    """Creates sessions from others in one store."""
 
     def __init__(
         self, store: Store, *, limits: Limits | None = None, clock: Clock = now_ms, redactor: Redactor | None = None
@@ -45,14 +45,14 @@ class Branches:
         self._clock = clock
 
     def find(self, session_id: str, at: int | None = None) -> EventEnd:
-        """Where a fork at this event would begin. Raises as ``find_place`` does, and UsageError."""
+        """Return where a fork at this event would begin. Raises as ``find_place`` does, and UsageError."""
         if at is not None and (type(at) is not int or at < 0):
             raise UsageError(f"an event is named by its number from 0 on, not {at!r}")
         key = f"sessions/{session_id}"
         try:
             with contextlib.suppress(Damaged):
                 return find_place(self._store.log(key), self._store.documents(key), at)
-            # A session that was replaced by another while it was read looks like this, once.
+            # Reading a session while it is replaced by another fails like this, once.
             return find_place(self._store.log(key), self._store.documents(key), at)
         except NotFound as error:
             error.fields["session_id"] = session_id
@@ -68,11 +68,11 @@ class Branches:
         run: str | None = None,
         more: Sequence[Draft] = (),
     ) -> None:
-        """Make a session of a parent's events up to a place, and what comes after ``forked``.
+        """Create a session of a parent's events up to a place, ``forked``, and more events.
 
         All of it is written as one batch, and durable when it returns. If that fails nothing of
         the new session stays, except after a crash in between: then it is a mere copy. Raises
-        Conflict if the parent was deleted and made anew, or rewritten, since the place was found.
+        Conflict if the parent was deleted and recreated, or rewritten, since the place was found.
         """
         key, to = f"sessions/{parent_id}", f"sessions/{new_id}"
         seq, offset, _ = place.position
@@ -81,7 +81,7 @@ class Branches:
         drafts = [Draft("forked", {name: value for name, value in data.items() if value is not None}, run), *more]
         if self._redactor is not None:
             drafts[1:] = [one._replace(data=self._redactor.data(one.type, one.data).data) for one in more]
-        # From the first moment: a crash must not leave events that nothing opens.
+        # The keys come first: a crash must not leave events that cannot be opened.
         documents = _keys_for(self._store, key, seq)
         replaced = Conflict(
             f"session {parent_id} was replaced by another while it was being forked",
@@ -97,7 +97,7 @@ class Branches:
                 raise replaced
             self._write(key, to, place, drafts)
         except BaseException:
-            with contextlib.suppress(HoldfastError):  # interrupted while it cleaned up: as after a crash
+            with contextlib.suppress(HoldfastError):  # interrupted while it cleaned up: same as after a crash
                 self._store.drop(to)
             raise
 
@@ -117,13 +117,13 @@ class Branches:
                     writer.seal_with(sealer, end_before(log, writer.offset))
             writer.check(drafts)
             if place.snapshot is not None:
-                # What it knows is true of the fork as well, which then opens as quickly.
+                # It is valid for the fork as well, which then opens as quickly.
                 Snapshots(self._store.documents(source)).lend(place.snapshot.seq, documents)
             writer.extend(drafts)
             writer.sync()
 
     def _root_of(self, key: str, place: EventEnd) -> str | None:
-        """The root that the parent names, as far as that can be told without reading it all."""
+        """Return the root that the parent names, as far as that is known without reading all of it."""
         if base := self._store.base_size(key):
             log = self._store.log(key)
             forked = read_line(line_at(log, base), log.unseal)
@@ -136,7 +136,7 @@ class Branches:
 
 
 def _keys_for(store: Store, source: str, first: int) -> dict[str, bytes]:
-    """The keys of a fork of a sealed session: a new one, and the parent's for what they share."""
+    """Return the keys of a fork of a sealed session: a new one, and the parent's for the shared events."""
     if not store.has_keys:
         return {}
     from holdfast.security import KEY_DOCUMENT, Ring, inherited, new_data_key
@@ -153,7 +153,7 @@ def _keys_for(store: Store, source: str, first: int) -> dict[str, bytes]:
 
 
 def check_new_id(store: Store, new_id: str) -> str:
-    """The id, if a session can be made under it. Raises InvalidId, UsageError."""
+    """Return the id if a session can be created under it. Raises InvalidId, UsageError."""
     if store.exists(f"sessions/{check_id(new_id)}"):
         raise _taken(new_id)
     check_clash(store, new_id)
@@ -161,11 +161,11 @@ def check_new_id(store: Store, new_id: str) -> str:
 
 
 def detach_children(store: Store, *keys: str) -> list[str]:
-    """Give every other session that shares bytes recorded in these its own copy of them; their keys.
+    """Give every other session that shares bytes with these its own copy; return the keys of those sessions.
 
-    To be called before the bytes of ``keys`` are to be gone for good: after it no other branch, in use or in the
-    trash, holds on to them in the files of these. All sessions are looked at once, however many ``keys`` are. Raises
-    Locked, with the branches before it done, while one of them is open.
+    Call it before the bytes of ``keys`` are destroyed: after it no other branch, in use or in the trash, depends on
+    the files of these. All sessions are scanned once, however many ``keys`` there are. Raises Locked, with the
+    branches before it done, while one of them is open.
     """
     above = keys[0].rpartition("/")[0]
     space = above.rpartition("/")[0] + "/" if "/" in above else ""
@@ -187,9 +187,9 @@ def detach_children(store: Store, *keys: str) -> list[str]:
 
 
 def marked_events(log: Log, *words: bytes) -> Iterator[Event]:
-    """The events whose lines have one of these words in them; some of a sealed log, of which each line is opened, more.
+    """Yield the events whose lines contain one of these words, and from a sealed log all events.
 
-    Far quicker than to read them all, where few have. Raises as reading does.
+    Much faster than reading all events, if few match. Raises as reading does.
     """
     find, rest = re.compile(b"|".join((*map(re.escape, words), b'"sealed":'))).finditer, b""
     for chunk in log.read():
@@ -215,35 +215,35 @@ def _taken(new_id: str) -> UsageError:
     )
 
 
-# Where an event ends in a log: found by looking at a few places, however long the log is.
+# Finding where an event ends in a log by reading a few places, however long the log is.
 
 # A part as short as this is simply read; a longer one is halved until it is.
 _NEAR_BYTES = 1 << 15
 _NEAR_EVENTS = 16
-_AHEAD_EVENTS = 512  # to read on is quicker than to look for a place
+_AHEAD_EVENTS = 512  # reading on is faster than looking for a place
 _PIECE_BYTES = 1 << 18
-# In as many bytes there is a whole line and its end, unless it is a huge one.
+# This many bytes contain a whole line and its end, unless the line is huge.
 _LOOK_BYTES = 1 << 18
-# Up to here every byte before the place is checked as well; that takes half a millisecond.
+# Up to this size all bytes before the place are checked as well; that takes half a millisecond.
 _CHECKED_BYTES_MAX = 1 << 19
 
 
 class EventEnd(NamedTuple):
-    """The end of an event, and what is known there."""
+    """The end of an event, with what is known there."""
 
     position: Position
     open_line: bool = False
     """Whether the last line of a plain log lacks its newline."""
     snapshot: Snapshot | None = None
-    """The newest whole snapshot of the events before."""
+    """The newest intact snapshot of the events before."""
 
 
 def find_place(log: Log, documents: Documents, at: int | None) -> EventEnd:
-    """The end of event ``at``, or of the last whole one; of its batch, if it is inside one.
+    """Return the end of event ``at``, or of the last complete one; of its batch, if it is inside one.
 
     Raises NotFound for an event that is not there, Damaged if bytes before it are not as written
-    (as far as they are looked at: all since the newest snapshot, unless that is more than 512 KiB),
-    TooNew for a format that is not known here. The time does not grow with the log.
+    (as far as they are read: all since the newest snapshot, unless that is more than 512 KiB),
+    TooNew for an unknown format. The time does not grow with the log.
     """
     found = Snapshots(documents).newest(at)
     usable = found is not None and found.offset <= log.size() and fits(log, found.position)
@@ -252,7 +252,7 @@ def find_place(log: Log, documents: Documents, at: int | None) -> EventEnd:
 
 
 class EventFinder:
-    """Gives events of one log by their numbers, to whoever asks for many: it goes on from places that it came by."""
+    """Finds events of one log by their numbers; for many lookups it remembers the places it has passed."""
 
     def __init__(self, log: Log, documents: Documents) -> None:
         self.log, self._documents = log, documents
@@ -260,31 +260,31 @@ class EventFinder:
         self._read: dict[int, Event] = {}  # the events of the last piece
 
     def keep(self, event: Event) -> None:
-        """Take an event that was recorded just now, which is most likely the next one asked for."""
+        """Keep an event that was recorded just now, which is most likely the next one asked for."""
         self._read = {event.seq: event}
 
     def find(self, seq: int) -> Event:
         """Return one event, with big payloads in their place. Raises NotFound if it is not there."""
         if seq not in self._read and not self._look(seq):
-            self._places.clear()  # of a log that was made anew since
+            self._places.clear()  # of a log that was created anew since
             if not self._look(seq):
                 raise NotFound(f"there is no event {seq}", remedy="Choose another one.", seq=seq)
         found = self._read[seq]
-        # Decoded for the caller alone: what it does to a value must not change the next answer.
+        # Decoded for this caller alone: changing the value must not change the next answer.
         fresh = Event(found.type, found.seq, found.timestamp, found.raw)
         return next(resolve_blobs([fresh], self._documents))
 
     def _look(self, seq: int) -> bool:
-        """Read the piece of the log that has an event; whether it was found."""
+        """Read the piece of the log that has an event; return whether it was found."""
         at = bisect_right(self._places, seq, key=attrgetter("seq"))
         place = self._places[at - 1] if at else START
         if seq - place.seq > _AHEAD_EVENTS:
             try:
                 place = find_place(self.log, self._documents, seq - 1).position
             except (Damaged, NotFound):
-                place = START  # what is before it does not matter here
+                place = START  # the events before it do not matter here
             if place.seq > seq:
-                place = START  # inside of a batch, which has one end
+                place = START  # inside a batch, which has one end
         while True:
             step = read_step(self.log, place, _PIECE_BYTES)
             self._read = {event.seq: event for event in step.events}
@@ -296,7 +296,7 @@ class EventFinder:
 
 
 def has_place(log: Log, place: EventEnd) -> bool:
-    """Whether a log has the same events up to a place found in another, as far as ``find_place`` looks at them."""
+    """Return whether a log has the same events up to a place found in another, as far as ``find_place`` reads."""
     if place.snapshot is not None and not fits(log, place.snapshot.position):
         return False
     try:
@@ -312,14 +312,14 @@ def _find(log: Log, snapshot: Snapshot | None, at: int | None) -> EventEnd:
     start = START if snapshot is None else snapshot.position
     wanted = sys.maxsize if at is None else at
     near = _approach(log, start, wanted) if first is not None and first.seq == 0 else start
-    # A snapshot may end with the very event; then nothing is left to read.
+    # A snapshot may end with that very event; then nothing is left to read.
     place = EventEnd(near) if near.seq > wanted else _walk(log, near, wanted)
     end = place.position
     if end.seq == 0:
         raise NotFound("the session has no events", remedy="Record something in it first.", seq=at)
     if at is not None and end.seq <= at:
         raise NotFound(f"there is no event {at}; the last is {end.seq - 1}", remedy="Choose an earlier one.", seq=at)
-    # Whether the bytes in between are as written, unless there are too many of them.
+    # Check that the bytes in between are as written, unless there are too many of them.
     left = near.offset - start.offset
     if 0 < left <= _CHECKED_BYTES_MAX and running_checksum(log.read(start.offset), left, start.crc) != near.crc:
         raise _damaged(None)
@@ -327,7 +327,7 @@ def _find(log: Log, snapshot: Snapshot | None, at: int | None) -> EventEnd:
 
 
 def line_at(log: Log, offset: int) -> bytes:
-    """The line that begins at an offset; as much as there is of one that is not whole."""
+    """Return the line that begins at an offset; an incomplete one as far as it goes."""
     found = b""
     for chunk in log.read(offset):
         found += chunk
@@ -337,10 +337,10 @@ def line_at(log: Log, offset: int) -> bytes:
 
 
 def is_foreign(log: Log) -> bool:
-    """Whether a log begins with a whole line that no writer of ours left: numbered, not summed.
+    """Return whether a log begins with a complete line that Holdfast did not write: numbered, without checksum.
 
-    A plain line has neither number nor checksum, one of ours has both, and a write that a crash
-    broke off has no whole line that lacks its end.
+    A plain line has neither number nor checksum, ours has both, and a write that a crash
+    interrupted has no complete line without its end.
     """
     try:
         found = msgspec.json.decode(line_at(log, 0), type=dict[str, msgspec.Raw])
@@ -350,17 +350,17 @@ def is_foreign(log: Log) -> bool:
 
 
 def _approach(log: Log, start: Position, wanted: int) -> Position:
-    """A place before the event, near enough to read on from; lines say themselves where they are.
+    """Return a place before the event, near enough to read on from; lines say themselves where they are.
 
-    Looks where the event is likely to be, and every second time in the middle of what is left, so
-    that it ends soon; also where a place has no line that says where it is.
+    It interpolates, and bisects every second time, so that it ends soon; it also bisects where a
+    place has no line that says where it is.
     """
     near, end = start, log.size()
     event_bytes, is_halving = 0.0, True
     while end - near.offset > _NEAR_BYTES and wanted - near.seq > _NEAR_EVENTS:
         look = (near.offset + end) // 2
         if not is_halving:
-            # Where it is likely to be, or a little before.
+            # The likely place, or a little before it.
             likely = near.offset + (wanted - near.seq) * event_bytes - _NEAR_BYTES // 8
             look = int(min(max(likely, near.offset + 1), end - _NEAR_BYTES // 2))
         found = second_line(look, log.read_part(look, look + _LOOK_BYTES))
@@ -379,7 +379,7 @@ def _approach(log: Log, start: Position, wanted: int) -> Position:
 
 
 def _walk(log: Log, start: Position, wanted: int) -> EventEnd:
-    """Read on from a place until the event has ended. Raises Damaged where a line is not whole."""
+    """Read on from a place until the event has ended. Raises Damaged if a line is incomplete."""
     reader = LineReader(start, log.unseal)
     for block in _blocks(log, start.offset, wanted - start.seq + 1):
         for event in reader.feed(block):
@@ -394,7 +394,7 @@ def _walk(log: Log, start: Position, wanted: int) -> EventEnd:
 
 
 def _blocks(log: Log, offset: int, count: int) -> Iterator[bytes]:
-    """So many lines in as few pieces as they come, then what follows line by line."""
+    """Yield the first ``count`` lines in as few pieces as possible, then the rest line by line."""
     for chunk in log.read(offset):
         rest = chunk
         while rest:

@@ -1,4 +1,4 @@
-"""The clock and the source of randomness, in the one place of this room that asks for them."""
+"""The clock and the source of randomness: the only place in this room that uses them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from time import time_ns as time_ns  # noqa: PLC0414 - sessions ask this module 
 from holdfast.model import RANDOM_BYTES, make_id
 
 Clock = Callable[[], int]
-"""Gives the time as Unix milliseconds."""
+"""Returns the time as Unix milliseconds."""
 
 _NS_PER_MS = 1_000_000
 _POOL_BYTES = 1024
@@ -17,28 +17,28 @@ _ID_DIGITS = 32
 
 
 def now_ms() -> int:
-    """The time as Unix milliseconds."""
+    """Return the time as Unix milliseconds."""
     return time_ns() // _NS_PER_MS
 
 
 def new_session_id(clock: Clock = now_ms) -> str:
-    """An id that sorts by time; 80 random bits keep those of one millisecond apart."""
+    """Return an id that sorts by time; 80 random bits distinguish those of one millisecond."""
     return make_id(clock(), os.urandom(RANDOM_BYTES))
 
 
 def random_hex(size_bytes: int) -> str:
-    """Random bytes as hexadecimal digits."""
+    """Return random bytes as hexadecimal digits."""
     return os.urandom(size_bytes).hex()
 
 
-# Ids made in bulk: one system call serves them all. Taking one from a list is a single step, so
-# threads need no lock; a forked child must not hand out its parent's.
+# Ids are made in bulk: one system call serves many. Taking one from a list is a single step, so threads need no lock; a
+# forked child must not hand out its parent's.
 _call_ids: list[str] = []
 os.register_at_fork(after_in_child=_call_ids.clear)
 
 
 def new_call_id() -> str:
-    """A random UUID (version 4) as text, for a tool call that came without an id."""
+    """Return a random UUID (version 4) as text, for a tool call that came without an id."""
     try:
         return _call_ids.pop()
     except IndexError:
@@ -49,6 +49,6 @@ def new_call_id() -> str:
 
 
 def _uuid(digits: str) -> str:
-    """32 digits as a UUID; the one that names its kind has two random bits."""
+    """Return 32 digits as a UUID; the digit of the variant has two random bits."""
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"

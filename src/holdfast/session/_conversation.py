@@ -1,6 +1,6 @@
-"""The conversation of a live session: what is said in it, and what a provider is told of it.
+"""The conversation of a live session, as recorded and as providers get it.
 
-What a function promises is said by the method of the session that has its name.
+The contract of each function is on the method of the session that has its name.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from holdfast.replay import Conversation, Incomplete, Issue, Provider
     from holdfast.session._journal import Journal
 
-# A conversation that nobody asks for is brought up to date in steps of this many events.
+# An unused conversation is brought up to date in steps of this many events.
 _UNFED_MAX = 512
 _LINES_MAX = 10_000
 _logged: dict[tuple[str, str], str] = {}
 
 
 class LiveConversation:
-    """One conversation for each way of treating calls without a result."""
+    """The conversations of a session, one for each way of treating calls without a result."""
 
     def __init__(self, read_all: Callable[[], Iterable[Event]], documents: Documents) -> None:
         self._read_all = read_all
@@ -39,21 +39,21 @@ class LiveConversation:
         self.active = False  # whether events must be taken as they come
 
     def begin_again(self) -> None:
-        """Forget what was taken; the next one who asks has it read from the log."""
+        """Forget all events; the next use reads them from the log."""
         self._conversations, self._unfed, self._feeding, self.active = {}, [], False, False
 
     def take(self, event: Event) -> None:
-        """The next event of the session."""
+        """Add the next event of the session."""
         self._unfed.append(event)
         if len(self._unfed) > _UNFED_MAX:
             self._feed()
 
     def messages(self, provider: Provider, incomplete: Incomplete) -> list[dict[str, Any]]:
-        """The conversation up to the last event that was taken."""
+        """Return the conversation up to the last event that was added."""
         self._feed()
         conversation = self._conversations.get(incomplete)
         if conversation is None:
-            # What makes messages is loaded with the first one that is asked for.
+            # The code that makes messages is loaded with the first use.
             from holdfast.replay import Conversation
 
             conversation = Conversation(incomplete=incomplete)
@@ -63,7 +63,7 @@ class LiveConversation:
         return conversation.messages(provider)
 
     def issues(self, incomplete: Incomplete) -> list[Issue]:
-        """What of the log did not come into the conversation as it is."""
+        """Return the issues that changed the conversation from what the log says."""
         self.messages("neutral", incomplete)
         return self._conversations[incomplete].issues
 
@@ -109,7 +109,7 @@ def current_prompt(journal: Journal) -> str:
 
 
 def log_recovery(store: Store, session_id: str, issues: Sequence[Issue]) -> None:
-    """Warn in the program's log of what a recovery changed: once for each session, and again when it differs."""
+    """Log a warning about what a recovery changed: once for each session, and again when it differs."""
     if not issues:
         return
     from holdfast.replay import recovery_line
@@ -125,10 +125,10 @@ def log_recovery(store: Store, session_id: str, issues: Sequence[Issue]) -> None
     logging.getLogger("holdfast").warning("%s", line)
 
 
-# What the verbs of a session do beyond recording one event.
+# Methods of the session that do more than record one event.
 _OWN_ROLES = frozenset({"user", "assistant", "system"})
 _ROLES = _OWN_ROLES | {"developer", "function", "model", "tool"}
-# What OpenAI's assistant says beside the content.
+# What an assistant message of OpenAI holds beside the content.
 _SAID_BESIDE = frozenset({"tool_calls", "function_call", "refusal", "audio"})
 
 
@@ -150,7 +150,7 @@ def assistant(journal: Journal, content: Any, run: str | None, extra: dict[str, 
         if beside := {name: extra.pop(name) for name in _SAID_BESIDE.intersection(extra)}:
             from holdfast.replay import tell
 
-            ((_, data),) = tell(data | beside)  # as OpenAI's message says it
+            ((_, data),) = tell(data | beside)  # as OpenAI's message has it
         data.update(extra)
     _cover(journal, data, run)
     return journal.record("assistant", data, run)
@@ -184,7 +184,7 @@ def add_turn(journal: Journal, role: str, content: Any, message: dict[str, Any])
 
 
 def change_tags(journal: Journal, type: str, tags: Iterable[str]) -> None:
-    """Add or take away tags: all of them, or none if one is not good."""
+    """Add or remove tags: all of them, or none if one is invalid."""
     most = journal.limits.tag_chars_max
     for tag in tags:
         if not isinstance(tag, str) or not tag.strip():
@@ -196,10 +196,10 @@ def change_tags(journal: Journal, type: str, tags: Iterable[str]) -> None:
 
 
 def _asked_call(journal: Journal, tool: str, params: Any, run: str | None) -> str | None:
-    """Return the id of the one open call of a run's last assistant message that is this one.
+    """Return the id of the one open call of a run's last assistant message that matches.
 
-    Open are calls without a result that nobody in this process has begun: one that a process left behind may be
-    taken up again. None if no call fits, or several do.
+    Open are calls without a result that this process has not begun: one that another process left behind may be
+    taken up again. None if no call matches, or several do.
     """
     with journal.lock:
         seq = journal.live_state.asked.get(run or "")
@@ -212,7 +212,7 @@ def _asked_call(journal: Journal, tool: str, params: Any, run: str | None) -> st
     for event in journal.talk.resolved(map(journal.as_it_was, newest)):
         data = event.data
         if event.type == "opened":
-            is_ours = False  # what was begun before is nobody's any more
+            is_ours = False  # a call that was begun before belongs to no running process
         elif event.run != run:
             continue
         elif event.type == "tool_result":
@@ -237,15 +237,15 @@ def _asked_call(journal: Journal, tool: str, params: Any, run: str | None) -> st
 
 
 def _canonical(value: Any) -> Any:
-    """A value such that equal arguments, and only they, have equal ones."""
+    """Return a value that is equal exactly for equal arguments."""
     try:
         return msgspec.json.encode({} if value is None else value, order="deterministic")
     except (TypeError, ValueError, RecursionError):
-        return object()  # what cannot be recorded is refused by whoever records it
+        return object()  # a value that cannot be recorded is refused when it is recorded
 
 
 def _cover(journal: Journal, said: dict[str, Any], run: str | None) -> None:
-    """Let a final message name the first streamed piece of it, if that is known here, unless it does already."""
+    """Let a final message name the first streamed piece of it, if known here and not named already."""
     if "covers_from" in said:
         return
     with journal.lock:
@@ -261,7 +261,7 @@ def _cover(journal: Journal, said: dict[str, Any], run: str | None) -> None:
         if event.run != run:
             continue
         if event.type != "delta":
-            break  # what was streamed before it is another message's
+            break  # the pieces before it belong to another message
         kind = "thinking" if event.data.get("kind") == "thinking" else "assistant"
         if kind in words:
             streamed[kind].append((event.seq, str(event.data.get("content") or "")))
@@ -271,9 +271,9 @@ def _cover(journal: Journal, said: dict[str, Any], run: str | None) -> None:
 
 
 def _first_of(said: dict[str, str], streamed: dict[str, list[tuple[int, str]]]) -> int | None:
-    """The first piece of what a message has the words of, by kind; pieces come newest first.
+    """Return the first piece of the streamed text that a message repeats, by kind; pieces come newest first.
 
-    Words that the message does not begin with are what somebody saw, and have to stay: where such come later, the
+    Text that the message does not begin with was seen by somebody, and has to stay: if such text comes later, the
     message covers nothing, since it covers all of its kinds from one piece on.
     """
     of_it: list[int] = []
@@ -288,5 +288,5 @@ def _first_of(said: dict[str, str], streamed: dict[str, list[tuple[int, str]]]) 
 
 
 def _bare(text: str) -> str:
-    """The words without what stands between them, which blocks of a message do not keep."""
+    """Return the text without white space between words, which blocks of a message do not keep."""
     return "".join(text.split())

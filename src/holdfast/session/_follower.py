@@ -1,4 +1,4 @@
-"""Following a log: what is there, then what comes, whoever writes it."""
+"""Following a log: its events, then new ones as they come, whoever writes them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _WAIT_MAX_S = 0.1
 class Follower(Iterator[Event], AsyncIterator[Event]):
     """An iterator and async iterator over the events of a session, across processes.
 
-    It never ends by itself while the session is there; ``close()`` ends it, also from another
-    thread. It sees whole, verified events only, and begins again by itself after a repair: with
-    what it has not given yet, or, if the session was erased and made anew, with the first event.
+    It never ends by itself while the session exists; ``close()`` ends it, also from another
+    thread. It yields complete, verified events only, and recovers from a repair: it goes on with
+    the events not yet yielded, or, if the session was erased and created anew, with the first event.
     """
 
     def __init__(self, store: Store, key: str, start: int = 0) -> None:
@@ -62,14 +62,14 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
         return self._ready.pop()
 
     def _waits(self) -> Iterator[float]:
-        """How long to wait for the next event, again and again until there is one or it is over."""
+        """Yield how long to wait for the next event, until there is one or it is over."""
         wait = _WAIT_MIN_S
         while not self._ready and not self._closed and self._poll() and not self._ready:
             yield wait
             wait = min(wait * 2, _WAIT_MAX_S)
 
     def poll(self) -> list[Event]:
-        """The events that have come since the last call, without waiting."""
+        """Return the events that have come since the last call, without waiting."""
         self._poll()
         ready, self._ready = self._ready[::-1], []
         return ready
@@ -79,7 +79,7 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
         self._closed = True
 
     def _poll(self) -> bool:
-        """Read what is new; False once the session is gone."""
+        """Read the new events; return False once the session is gone."""
         size = self._log.size()
         if size == 0 and not self._store.exists(self._key):
             return False
@@ -92,16 +92,16 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
 
     def _begin_again(self, generation: str) -> None:
         self._generation, self._position, self._chained = generation, START, False
-        self._log = self._store.log(self._key)  # it may be sealed now, or no longer
+        self._log = self._store.log(self._key)  # it may have been sealed or unsealed since
 
     def _read(self) -> None:
-        # Always from the last whole event on: torn bytes may be cut and written anew.
+        # Always from the last complete event on: torn bytes may be cut off and rewritten.
         reader = LineReader(self._position, self._log.unseal, chained=self._chained)
         events: list[Event] = []
         for chunk in self._log.read(self._position.offset):
             events += reader.feed(chunk)
         if reader.damaged and self._position != START and self._is_another():
-            # Where a file system uses the same number again, only the content tells.
+            # Where a file system reuses the number, only the content shows that it is another log.
             self._begin_again(self._generation)
             self._read()
             return
@@ -118,21 +118,21 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
             self._ready = new[::-1] + self._ready
 
     def _is_another(self) -> bool:
-        """Whether the log is not the one that was followed until now."""
-        log = self._store.log(self._key)  # another log may be sealed otherwise
+        """Return whether the log is another one than the one followed until now."""
+        log = self._store.log(self._key)  # another log may be sealed differently
         reader = LineReader(START, log.unseal, chained=False)
         events = [event for chunk in log.read() for event in reader.feed(chunk)]
         return _differ(self._known, events + reader.finish())
 
 
 def _mark(event: Event) -> tuple[int, str, int, Any]:
-    """What tells an event from that of another log; a repair and a redaction leave it as it is."""
+    """Return what identifies an event of this log; repair and redaction do not change it."""
     log = event.data.get("log") if event.type == "session_start" else None
     return event.seq, event.type, event.timestamp, log
 
 
 def _differ(known: list[tuple[int, str, int, Any]], events: list[Event]) -> bool:
-    """Whether an event that is known is another one now; one that was lost in a repair is not."""
+    """Return whether a known event has been replaced by another; one lost in a repair does not count."""
     seqs = {mark[0] for mark in known}
     found = [_mark(event) for event in events if event.seq in seqs and event.type != "repaired"]
     return not set(found) <= set(known)

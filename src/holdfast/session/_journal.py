@@ -1,4 +1,4 @@
-"""The journal: from what a caller gives to a line in the log and a state that knows of it."""
+"""The journal: from a caller's data to a line in the log and a state that includes it."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _PATIENCE_S, _WAIT_S = 1.0, 0.002
 
 
 class _Closing:
-    """Held by whoever is closing a session, for as long as it is at it."""
+    """Held by the thread or task that is closing a session, until it is done."""
 
 
 class Journal:
-    """The log of one open session, and what is known from it. One lock keeps both in step.
+    """The log of one open session, and the state derived from it. One lock keeps both in step.
 
-    What a method promises is said by the one of the session that has its name.
+    The contract of each method is on the method of the session that has its name.
     """
 
     def __init__(
@@ -56,26 +56,26 @@ class Journal:
         self.opening = opening
         self.options = options
         self.limits = options.limits
-        # Reentrant: whoever reads the state settles it first, also in what holds the lock already.
+        # Reentrant: reading the state settles it first, also in code that holds the lock already.
         self.lock = threading.RLock()
         self.forks = forks.count
         self.restored = opening.loaded.position.seq > 0
-        """Whether there was a past when it was opened."""
+        """Whether the session had events when it was opened."""
         self.closed = False
         self.ended = False
         """Whether the last event of this opening is written, so that no more may come."""
         self.users: set[object] = {opening}
         """A mark for each time that the object was opened and not closed again."""
         self.closers: WeakValueDictionary[object, _Closing] = WeakValueDictionary()
-        """Who is closing it, by the numbers of threads and tasks. One that is interrupted goes with what it held."""
+        """The running closings by thread or task. An interrupted one disappears with its holder."""
         self.leaving = False
-        """Whether the lease is being given back."""
+        """Whether the lease is being released."""
         self.ready = False
         """Whether this opening is on record, not ended, and nothing is in doubt."""
         self.straight = False
         """Whether an append may moreover go to the log as it is."""
         self.in_doubt = False
-        """Whether the log may know an event that the state does not."""
+        """Whether the log may have an event that the state lacks."""
         self.fold = opening.loaded.fold
         self.writer = Writer(
             opening.log,
@@ -90,7 +90,7 @@ class Journal:
         self.always = options.durability == "always" and not options.staged
         self.redacting = None if options.redactor is None else opening.redaction()
         self.agent_memory: AgentMemory | None = None
-        """What the agent remembers, once somebody has asked for it."""
+        """The agent's memory, once it was asked for."""
         self._keyed: dict[str, Event] = {}
         self.hub = hub or Hub()
         self.outbox = Outbox(self.id, self.hub)
@@ -116,9 +116,9 @@ class Journal:
         key: str | None = None,
         timestamp: int | None = None,
     ) -> Event:
-        """Record one event whose type may be recorded by everybody."""
-        # Every append comes through here, and each call on the way is to be felt: what is usual is
-        # done in this one function, what is rare elsewhere.
+        """Record one event of a type that callers may record."""
+        # Every append comes through here, and each call costs measurable time: the common case is in this one function,
+        # the rare ones elsewhere.
         writer = self.writer
         with self.lock:
             try:
@@ -132,7 +132,7 @@ class Journal:
                         if run is None and key is None
                         else self._named_line(type, data, run, key)
                     )
-                    # No line is made of what is unusual, and needs a closer look.
+                    # An unusual event gets no line here and takes the slow path.
                     recorded, line, crc = made or _UNUSUAL
                     size = len(line)
                     end = writer.offset + size
@@ -222,7 +222,7 @@ class Journal:
                 return self.keeper.snapshot_seq
             state, position = self.fold.state.to_json(), self.writer.position
         try:
-            # Only now: the log must be safe up to what the state knows.
+            # Only after the flush: the log must be safe up to what the state knows.
             self.flush()
             self.keeper.save_snapshot(state, position)
         except HoldfastError as error:
@@ -234,7 +234,7 @@ class Journal:
         self.writer.sync()
 
     def begin_sync(self) -> Future[None]:
-        """Begin to bring what was handed over onto the medium, on the store's own thread."""
+        """Begin to sync what was handed over, on the store's own thread."""
         return self.store.sync({self.opening.key: self.writer.log})
 
     def barrier(self) -> None:
@@ -247,7 +247,7 @@ class Journal:
             await self.aflush()
 
     def remember(self, tell: Callable[..., None]) -> AgentMemory:
-        """What the session's agent remembers; it is saved with the session from now on."""
+        """Return the memory of the session's agent; it is saved with the session from now on."""
         kept = self.opening.agent_memory()
         kept.tell = tell
         self.agent_memory = kept
@@ -259,7 +259,7 @@ class Journal:
         return self.agent_memory is not None and self.agent_memory.is_dirty
 
     def _handed_over(self, *, syncing: bool = False) -> tuple[int, Future[None] | None]:
-        """Give the log what was staged, under the lease; the offset up to which it has all."""
+        """Write the staged events to the log, under the lease; return the offset that then has to be synced."""
         with self.lock:
             self._check_usable()
             if self.options.staged and self.writer.has_staged():
@@ -309,11 +309,11 @@ class Journal:
         return read_range(self.writer.log, start=seq, reverse=True)
 
     def as_it_was(self, event: Event) -> Event:
-        """The event with the words that were said, if this object was there to hear them."""
+        """Return the event with the original words, if this object saw them before redaction."""
         return event if self.redacting is None else self.redacting.as_it_was(event)
 
     def settle(self) -> None:
-        """After an interruption between the log and what is known of it: all that anew, from the log."""
+        """After an interruption between log and state: rebuild the state from the log."""
         with self.lock:
             if not self.in_doubt:
                 return
@@ -350,7 +350,7 @@ class Journal:
         patience = time.monotonic() + _PATIENCE_S
         while not self.closed:
             if time.monotonic() > patience:
-                self.closers.clear()  # whoever was at it has been interrupted
+                self.closers.clear()  # the thread that was closing has been interrupted
                 self._finish(None)
             time.sleep(_WAIT_S)
 
@@ -368,7 +368,7 @@ class Journal:
         return True
 
     def forgo(self, mark: object) -> None:
-        """Close it for an opening that was interrupted before anybody had the object."""
+        """Close it for an opening that was interrupted before its caller had the object."""
         with self.lock:
             if mark not in self.users:
                 return
@@ -380,7 +380,8 @@ class Journal:
     async def _aclose(self, *, save: bool) -> None:
         import asyncio
 
-        who, closing = id(asyncio.current_task()), _Closing()  # a task holds what it raised, and so where it was
+        # a task keeps the exception it raised, and with it the frames
+        who, closing = id(asyncio.current_task()), _Closing()
         if not self._leave(who, closing):
             return
         try:
@@ -395,7 +396,7 @@ class Journal:
             self._finish(who)
 
     def _leave(self, who: object, closing: _Closing) -> bool:
-        """Whether this call is the one that closes, or goes on with a closing that was broken off."""
+        """Return whether this call is the one that closes, or completes an interrupted closing."""
         with self.lock:
             if not self.closed and len(self.users) <= 1:
                 self.closers[who] = closing
@@ -410,7 +411,7 @@ class Journal:
             self.writer.hand_out_unsaved(error)
 
     def _finish(self, who: object) -> None:
-        # Opened again meanwhile, it is closed by several, and the last one gives it back.
+        # Opened again meanwhile, it has several users, and the last one to close releases it.
         with self.lock:
             self.closers.pop(who, None)
             if not self.users and not self.closers:
@@ -418,23 +419,23 @@ class Journal:
         self.outbox.deliver()
 
     def _give_back(self) -> None:
-        """Give the lease back; once begun there is no way but on."""
+        """Release the lease; once begun it cannot be undone."""
         self.leaving, self.ready, self.straight = True, False, False
         try:
             self.release()
         finally:
             self.opening.release()  # again, in case the first was interrupted
-            # Who sees it closed, without the lock, must be able to take the lease: closed comes last.
+            # When a thread sees it closed, without the lock, it must be able to take the lease: closed comes last.
             self.closed = True
 
     def _end(self, *, save: bool) -> bool:
-        """Write the last event and take no more; whether there is anything to flush."""
+        """Write the last event and accept no more; return whether there is anything to flush."""
         alive = not self.orphaned and self.writer.dead is None
         with self.lock:
             if self.users or self.ended:
-                return False  # someone has opened it again meanwhile, and perhaps closed it
+                return False  # another thread has opened it again meanwhile, and perhaps closed it
             if alive and save:
-                self.settle()  # an append that was interrupted may be in the log, and the last event comes after it
+                self.settle()  # an interrupted append may be in the log, and the last event comes after it
             ending = alive and save and self.opening.begun
             if ending:
                 self._write_batch([Draft("closed", {})])
@@ -468,7 +469,7 @@ class Journal:
     def _named_line(
         self, kind: str, data: dict[str, Any], run: str | None, key: str | None
     ) -> tuple[Event, bytes, int] | None:
-        """The line of an event that has a run or a new key; None if it needs a closer look."""
+        """Return the line of an event with a run or a new key; None if it needs the slow path."""
         if key is not None:
             is_usual = type(key) is str and len(key) <= self.limits.key_chars_max
             if not is_usual or key in self.fold.state.keys:
@@ -477,10 +478,10 @@ class Journal:
         return make_line(kind, data, writer.seq, writer.crc, _clock.time_ns, depth, run, key)
 
     def _record_rare(self, draft: Draft) -> Event:
-        """An append that does not go straight, for whatever reason; under the lock."""
+        """Append on the slow path, whatever the reason; under the lock."""
         is_first = not self.ready or self.orphaned
         if is_first or self.redacting is not None:
-            # The first append of an opening, and every append that must not happen.
+            # The first append of an opening, and every append that must be refused.
             self._check_writable()
             self.settle()
         if isinstance(draft.key, str):
@@ -504,7 +505,7 @@ class Journal:
         return self._write(plan.drafts, plan)
 
     def _doubt(self) -> None:
-        """After a key press, or another surprise: the log may know an event that is not known here."""
+        """Note after an interruption that the log may have an event that is not known here."""
         self.in_doubt, self.ready, self.straight = True, False, False
 
     def _write(self, drafts: list[Draft], plan: RedactionPlan | None) -> list[Event]:
@@ -519,15 +520,15 @@ class Journal:
     def _write_lines(self, drafts: list[Draft], plan: RedactionPlan | None) -> list[Event]:
         preamble: list[Draft] = []
         if not self.opening.begun:
-            # Before anything is made on disk: what cannot be recorded leaves no trace.
+            # Before anything is created on disk: an invalid event leaves no trace.
             self.writer.check(drafts)
             preamble = self._begin()
             self.keeper.start()
-        # What a stream held back was accepted earlier, and must not fail for its size now.
+        # Text that a stream held back was accepted earlier, and must not fail for its size now.
         spare = () if plan is None else [len(preamble) + place for place in plan.added]
         events = self.writer.extend([*preamble, *drafts], spare)
         recorded = events[len(preamble) :]
-        # Only after the write: an opening that could not be recorded is tried by the next append.
+        # Only after the write: if the opening could not be recorded, the next append tries again.
         self.opening.begun = True
         self._make_ready()
         if plan is not None and self.redacting is not None:
@@ -540,12 +541,12 @@ class Journal:
         return recorded
 
     def _begin(self) -> list[Draft]:
-        """Take the lease if it is not held yet, and say what comes before the first event."""
+        """Take the lease if it is not held yet, and return the events that precede the first one."""
         opening = self.opening
         if not self.options.staged and not opening.goes_on:
             opening.take_over()
             if self.writer.position != opening.loaded.position:
-                # Someone else made the session between its opening here and its first event.
+                # Another process created the session between its opening here and its first event.
                 self.fold = opening.loaded.fold
                 self.talk.begin_again()
                 self.restored = True
@@ -557,7 +558,7 @@ class Journal:
         return opening.preamble(self.fold.state)
 
     def _extend(self, drafts: list[Draft]) -> list[Event]:
-        """Write those whose key is new; a key that comes twice in a batch counts once."""
+        """Write the events whose key is new; a key that comes twice in a batch counts once."""
         known, keys = self.fold.state.keys, set[str]()
         if self.redacting is not None:
             key = self.redacting.key

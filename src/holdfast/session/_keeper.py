@@ -1,4 +1,4 @@
-"""What is done for a session by itself: saving what is dirty, snapshots, a word about its size."""
+"""Automatic work of a session: saving, snapshots, and a notice about its size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from holdfast.storage import forks
 if TYPE_CHECKING:
     from holdfast.session.session import Session
 
-# A snapshot syncs, and a sync holds up appends: a burst gets one in a while, not one for every quarter of a megabyte.
+# A snapshot syncs, and a sync delays appends: a burst gets one in a while, not one for every quarter of a megabyte.
 _PAUSE_MS = 250
 _SWEEP_MIN = 1000
 
@@ -42,13 +42,13 @@ class Keeper:
         self._schedule = SnapshotSchedule(opening)
         self._told_of_size = False
         self.flushed = writer.offset
-        """Up to here the log is known to be on the medium."""
+        """The offset up to which the log is known to be durable."""
         self.watermark = 0
-        """The size at which something is due; the first append finds out which."""
+        """The size at which something is due; the first append finds out what."""
         self._started = False
 
     def start(self) -> None:
-        """Begin to look after the session: there is something to save from now on."""
+        """Start the timers of the session: from now on there is something to save."""
         options, timers = self._opening.options, self._timers
         if self._started or timers is None or self._opening.read_only:
             return
@@ -68,13 +68,13 @@ class Keeper:
         self._outbox.notify("snapshot_created", size_bytes=size, seq=position.seq - 1)
 
     def tell_snapshot_failed(self, error: HoldfastError) -> None:
-        """One could not be taken: tell it, and let the log grow as much again before the next."""
+        """Report a failed snapshot, and let the log grow as much again before the next."""
         self._schedule.asked, self._schedule.offset = False, self._writer.offset
         self._set_watermark()
         self._outbox.notify("snapshot_failed", code="SNAPSHOT_ERROR", message=str(error))
 
     def tell_lost(self, notice: Notice) -> None:
-        """The right to write was lost: tell it, on another thread, as this one has the lock."""
+        """Report that the right to write was lost, on another thread, because this one has the lock."""
         self._outbox.put(notice)
         if self._timers is not None:
             self._timers.soon(self._outbox.deliver)
@@ -91,7 +91,7 @@ class Keeper:
         self._set_watermark()
 
     def end_of_turn(self) -> None:
-        """Without timers, what is due is done at the end of a turn."""
+        """Do at the end of a turn what is due, where there are no timers."""
         if self._timers is None:
             self.settle()
 
@@ -106,11 +106,11 @@ class Keeper:
     def _set_watermark(self) -> None:
         notice_at = sys.maxsize if self._told_of_size else self._writer.notice_at()
         snapshot_at = sys.maxsize if self._timers is None else self._schedule.due_at()
-        # At the end of all space something is always due: appends are looked at more closely there.
+        # When the session is nearly full something is always due: appends take the slow path there.
         self.watermark = min(notice_at, snapshot_at, self._writer.limits.session_bytes_max)
 
     def _autosave(self) -> None:
-        # A sync holds up appends: none without something new.
+        # A sync delays appends: none without something new.
         is_dirty = self._opening.begun and self.flushed < self._writer.offset
         if self._session.closed or self._writer.dead is not None or not (is_dirty or self._session.is_memory_dirty):
             return
@@ -123,12 +123,12 @@ class Keeper:
         is_idle = not self._opening.begun or self._session.closed or self._writer.dead is not None
         if is_idle or self._writer.seq - 1 == self._schedule.seq or self._opening.options.staged:
             return
-        with contextlib.suppress(HoldfastError):  # told by whoever failed
+        with contextlib.suppress(HoldfastError):  # reported by the code that failed
             self._session.snapshot()
 
 
 class SnapshotSchedule:
-    """When a snapshot saves more than it costs: after growth by 256 KiB or 4 times the state's size, what is more."""
+    """When a snapshot is worth its cost: after growth by 256 KiB or 4 times the state's size, whichever is more."""
 
     def __init__(self, opening: Opening) -> None:
         self._limits = opening.options.limits
@@ -143,10 +143,10 @@ class SnapshotSchedule:
         self._link = ("" if newest is None else newest.link, self.offset)
         self._state_bytes = 0
         self.asked = False
-        """Whether one will be taken soon."""
+        """Whether a snapshot is scheduled."""
 
     def due_at(self) -> int:
-        """The size of the log at which to ask for the next one."""
+        """Return the size of the log at which to ask for the next one."""
         if self.asked:
             return sys.maxsize
         grown = self._limits.snapshot_growth_factor * self._state_bytes
@@ -161,10 +161,10 @@ class SnapshotSchedule:
 
 
 class Timers:
-    """Calls methods once or again and again on a daemon thread; holds objects weakly, keeps no process alive."""
+    """Calls methods once or repeatedly on a daemon thread; holds objects weakly, keeps no process alive."""
 
     def __init__(self) -> None:
-        # Entered by itself: an interrupt could leave a condition, which is Python code, locked.
+        # A plain lock: an interrupt could leave a condition, which is Python code, locked.
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
         self._due: list[tuple[float, int, WeakMethod[Any], float]] = []
@@ -175,23 +175,23 @@ class Timers:
         self._closed = False
 
     def every(self, interval_ms: int, method: Callable[[], None], *, repeat: bool = True) -> None:
-        """Call a bound method every ``interval_ms`` for as long as its object lives."""
+        """Call a bound method every ``interval_ms`` while its object lives."""
         delay = interval_ms / 1000
         with self._lock:
             if self._closed:
                 return
             when = time.monotonic() + delay
-            # Numbered: of two that are due at once, the methods could not be compared.
+            # Numbered, because methods due at the same time cannot be compared.
             item = (when, next(self._numbers), WeakMethod(method), delay if repeat else 0.0)
             heapq.heappush(self._due, item)
             if len(self._due) >= self._sweep_at:
-                # What closed sessions left is not kept until it would be due: that may be minutes, and many sessions.
+                # Entries of closed sessions are not kept until they are due: that may be minutes, and many sessions.
                 self._due = [one for one in self._due if one[2]() is not None]
                 heapq.heapify(self._due)
                 self._sweep_at = max(_SWEEP_MIN, 2 * len(self._due))
             if self._thread is None or self._forks != forks.count:
                 thread = threading.Thread(target=self._run, name="holdfast-timers", daemon=True)
-                # At the end of the interpreter there are no more threads, and nothing left to do.
+                # At the end of the interpreter no thread can be started, and nothing is left to do.
                 with contextlib.suppress(RuntimeError):
                     thread.start()
                     self._forks, self._thread = forks.count, thread
@@ -202,7 +202,7 @@ class Timers:
         self.every(delay_ms, method, repeat=False)
 
     def close(self) -> None:
-        """Stop the thread. What was due is not called any more."""
+        """Stop the thread. Pending calls are dropped."""
         with self._lock:
             self._closed = True
             self._due.clear()
@@ -222,7 +222,7 @@ class Timers:
                 method()
 
     def _next_due(self) -> WeakMethod[Any] | None:
-        """Wait until something is due, or until what is due changes."""
+        """Wait until something is due, or until the schedule changes."""
         if not self._due:
             self._condition.wait()
             return None

@@ -1,4 +1,4 @@
-"""Work that outlasts the task around it: finished though it is cancelled, or given up."""
+"""Work that outlasts the task around it: finished despite a cancellation, or abandoned."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATIENCE_S = 1.0
 
 
 async def uncancelled(work: Awaitable[T]) -> T:
-    """Await ``work`` to its end; a cancellation that came meanwhile is delivered afterwards."""
+    """Await ``work`` to its end; a cancellation in between is delivered afterwards."""
     import asyncio
 
     task = asyncio.ensure_future(work)
@@ -40,12 +40,12 @@ async def uncancelled(work: Awaitable[T]) -> T:
 
 
 async def settled(future: Future[T]) -> T:
-    """Await what another thread does to its end; a cancellation that came meanwhile is delivered afterwards."""
+    """Await another thread's work to its end; a cancellation in between is delivered afterwards."""
     import asyncio
 
     loop = asyncio.get_running_loop()
     cancelled: asyncio.CancelledError | None = None
-    # Looked at again whenever it is woken: an interrupt may have taken the news out of the loop.
+    # Checked again whenever it wakes: an interrupt may have removed the wake-up from the loop.
     while not future.done():
         woken = loop.create_future()
         future.add_done_callback(partial(_wake_in, loop, woken))
@@ -59,14 +59,14 @@ async def settled(future: Future[T]) -> T:
 
 
 async def shielded(future: Future[None]) -> None:
-    """Await what another thread does; whoever gives up waiting does not end the wait of the others."""
+    """Await another thread's work; a caller that stops waiting does not end the wait of the others."""
     import asyncio
 
     await asyncio.shield(asyncio.wrap_future(future))
 
 
 def _wake_in(loop: AbstractEventLoop, woken: AsyncFuture[None], _: object) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: there is no waiter left
         loop.call_soon_threadsafe(_wake, woken)
 
 
@@ -76,12 +76,12 @@ def _wake(woken: AsyncFuture[None]) -> None:
 
 
 def was_cancelled(error: BaseException) -> bool:
-    """Whether an exception means that someone gave up waiting, not that something failed."""
+    """Return whether an exception means that the caller stopped waiting, not that something failed."""
     return type(error).__name__ in ("CancelledError", "KeyboardInterrupt", "GeneratorExit")
 
 
 def in_event_loop() -> bool:
-    """Whether waiting here would stop an event loop of asyncio."""
+    """Return whether waiting here would block an event loop of asyncio."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
         return False
@@ -104,8 +104,8 @@ def message_of(error: BaseException) -> str:
 async def in_thread(function: Callable[[], T], *, name: str) -> T:
     """Call a sync function in a daemon thread of its own.
 
-    Unlike a pool's thread it can be given up: one that never returns holds nothing else back, not
-    even the end of the process.
+    Unlike a pool's thread it can be abandoned: a function that never returns holds nothing else up,
+    not even the end of the process.
     """
     import asyncio
     import contextvars
@@ -127,7 +127,7 @@ async def in_thread(function: Callable[[], T], *, name: str) -> T:
             outcome = (None, RuntimeError(f"StopIteration: {error}"))
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
             outcome = (None, error)
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: there is no waiter left
             loop.call_soon_threadsafe(settle, *outcome)
 
     threading.Thread(target=work, name=name, daemon=True).start()
@@ -135,17 +135,17 @@ async def in_thread(function: Callable[[], T], *, name: str) -> T:
 
 
 class WhenForgotten(weakref.finalize):  # type: ignore[type-arg]  # it takes none when it runs
-    """Calls a function once: when it is called itself, when its owner is gone, or at the exit.
+    """Calls a function once: when it is called itself, when its owner is collected, or at the exit.
 
-    The collector finds an owner that is gone at any moment, also in the middle of something under a
-    lock that the function needs, and in the very thread that holds it. So a thread of its own does
-    the work then. It is waited for, as nearly always nothing is in its way, but not for long.
+    The collector may run at any moment, also under a lock that the function needs, and in the very
+    thread that holds it. So a thread of its own does the work then. The collector waits for it only
+    briefly, which nearly always suffices.
     """
 
     __slots__ = ()
 
     def __call__(self, dead: object = None) -> Any:
-        """Do it now, unless it was done; ``dead`` is what the collector gives."""
+        """Do it now, unless it was done; ``dead`` is the collector's reference."""
         if dead is None:
             return super().__call__()
         finish, done = super().__call__, allocate_lock()
@@ -157,7 +157,7 @@ class WhenForgotten(weakref.finalize):  # type: ignore[type-arg]  # it takes non
             finally:
                 done.release()
 
-        # Where no thread can be started any more, it is done at the exit.
+        # If no thread can be started any more, it is done at the exit.
         with contextlib.suppress(RuntimeError):
             start_new_thread(work, ())
             done.acquire(timeout=_PATIENCE_S)

@@ -1,6 +1,6 @@
 """Snapshots: the folded state at a place in the log, so that opening need not fold from zero.
 
-They are disposable. One that is damaged or not of this log is passed over for an older one.
+They are disposable. One that is damaged or belongs to another log is skipped for an older one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EXPANDED_BYTES_MAX = 256 << 20
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """State after the events up to ``seq``, and where the log goes on from there."""
+    """State after the events up to ``seq``, and the place in the log after them."""
 
     seq: int
     offset: int
@@ -41,7 +41,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def position(self) -> Position:
-        """Where the first event after the snapshot begins."""
+        """The position of the first event after the snapshot."""
         return Position(self.seq + 1, self.offset, int(self.crc, 16))
 
 
@@ -78,20 +78,20 @@ class Snapshots:
         return len(data)
 
     def seqs(self) -> list[int]:
-        """The seqs that have a snapshot, newest first."""
+        """Return the seqs that have a snapshot, newest first."""
         found = []
-        for name in self._documents.names(_FOLDER):  # no comprehension: every opening asks, and counts calls
+        for name in self._documents.names(_FOLDER):  # no comprehension: every opening comes here, and calls count
             stem = name.removeprefix(_FOLDER).removesuffix(_SUFFIX)
             if stem.isdecimal():
                 found.append(int(stem))
         return sorted(found, reverse=True)
 
     def load(self, seq: int) -> Snapshot:
-        """One snapshot. Raises Damaged if it is not whole."""
+        """Return one snapshot. Raises Damaged if it is not intact."""
         try:
             found = self._documents.get(f"{_FOLDER}{seq}{_SUFFIX}")
         except Tampered as error:
-            # The log, whose every line is authenticated, says all that it could have said.
+            # The log, whose every line is authenticated, has all that the snapshot had.
             raise Damaged(f"the snapshot at {seq} is not what was sealed", seq=seq) from error
         if found is None:
             raise Damaged(f"there is no snapshot at {seq}", seq=seq)
@@ -104,7 +104,7 @@ class Snapshots:
         raise Damaged(f"the snapshot at {seq} is damaged", seq=seq)
 
     def newest(self, at: int | None = None) -> Snapshot | None:
-        """The newest whole snapshot, or the newest at or before ``at``."""
+        """Return the newest intact snapshot, or the newest at or before ``at``."""
         for seq in self.seqs():
             if at is None or seq <= at:
                 with contextlib.suppress(Damaged):
@@ -112,7 +112,7 @@ class Snapshots:
         return None
 
     def lend(self, seq: int, documents: Documents) -> None:
-        """Put one beside a log that begins with the same events; durable with its next sync."""
+        """Copy a snapshot to a log that begins with the same events; durable with its next sync."""
         name = f"{_FOLDER}{seq}{_SUFFIX}"
         found = self._documents.get(name)
         if found is not None:
@@ -123,7 +123,7 @@ class Snapshots:
             self.drop(seq)
 
     def drop_useless(self, offset: int) -> None:
-        """Remove those that know more than a log of this length, or are not whole and would be passed over for ever."""
+        """Remove snapshots that know more than a log of this length has, and damaged ones."""
         for seq in self.seqs():
             try:
                 is_useless = self.load(seq).offset > offset
@@ -133,13 +133,13 @@ class Snapshots:
                 self.drop(seq)
 
     def drop(self, seq: int) -> None:
-        """Remove one snapshot. What cannot be removed does no harm."""
+        """Remove one snapshot. If it cannot be removed, it does no harm."""
         with contextlib.suppress(StoreError):
             self._documents.delete(f"{_FOLDER}{seq}{_SUFFIX}")
 
 
 def _expanded(data: bytes) -> bytes:
-    """The JSON text, whatever it was compressed with; magic bytes decide, not names."""
+    """Return the JSON text, whatever it was compressed with; magic bytes decide, not names."""
     if data.startswith(_ZSTD_MAGIC):
         decompressor = zstd_module().ZstdDecompressor()
         expanded: bytes = decompressor.decompress(data, max_length=_EXPANDED_BYTES_MAX)
@@ -152,11 +152,10 @@ def _expanded(data: bytes) -> bytes:
     return data
 
 
-# Sealed prefixes: a digest of a log's first bytes that goes on without reading them again.
-#
+# Sealed prefixes: a digest of a log's first bytes that can be continued without reading them again.
 # The log is cut into blocks of 1 MiB. ``link`` k is the SHA-256 of link k-1 and block k-1; the digest at an offset is
 # that of the link of its block and the bytes between. A snapshot keeps both, so that the next one reads a block and
-# what is new, and whoever verifies reads the log once.
+# what is new, and a verification reads the log once.
 BLOCK_BYTES = 1 << 20
 
 
@@ -165,10 +164,10 @@ class PrefixChain:
 
     def __init__(self, offsets: Iterable[int] = (), *, link: bytes = b"", start: int = 0) -> None:
         self._offsets = sorted(set(offsets), reverse=True)
-        self.link = link  # what stands for all blocks before the one that is being read
+        self.link = link  # the link of all blocks before the one that is being read
         self._at = start
         self._waiting = bytearray()
-        self.digests: dict[int, str] = {}  # the digest at each of the places that were reached, by offset
+        self.digests: dict[int, str] = {}  # the digests at the places reached so far, by offset
 
     def feed(self, chunk: bytes) -> None:
         view = memoryview(chunk)
@@ -192,9 +191,9 @@ class PrefixChain:
 
 
 def prefix_digest(log: Log, offset: int, link: str, linked: int) -> tuple[str, str]:
-    """The digest of a log's first ``offset`` bytes, and the link of the block that they end in.
+    """Return the digest of a log's first ``offset`` bytes, and the link of the block that they end in.
 
-    ``link`` is one of an earlier place, for its first ``linked`` bytes; empty for none.
+    ``link`` is the link at an earlier place, of its first ``linked`` bytes; empty for none.
     """
     start = linked // BLOCK_BYTES * BLOCK_BYTES if link else 0
     chain = PrefixChain([offset], link=bytes.fromhex(link), start=start)
@@ -208,11 +207,11 @@ def prefix_digest(log: Log, offset: int, link: str, linked: int) -> tuple[str, s
 
 
 # From stored bytes to a state: the newest snapshot that fits, and the events after it.
-_SECTOR_BYTES = 512  # the least that a medium leaves unwritten
+_SECTOR_BYTES = 512  # the smallest part that a medium leaves unwritten
 
 
 class Loaded(msgspec.Struct):
-    """A session as it was found."""
+    """A session as it was loaded."""
 
     fold: Fold
     position: Position = START
@@ -221,15 +220,15 @@ class Loaded(msgspec.Struct):
     torn: int = 0
     open_line: bool = False
     ahead: Snapshot | None = None
-    """The newest snapshot of this very log that knows more than the log has."""
+    """The newest snapshot of this very log that covers more than the log has."""
 
 
 def load(
     log: Log, documents: Documents, *, limits: Limits | None = None, tolerant: bool = False, begun: bool = False
 ) -> Loaded:
-    """The state at the end of the log; ``begun`` says that there is one, however short.
+    """Return the state at the end of the log; ``begun`` says that there is one, however short.
 
-    Raises TooNew for a newer format, and Damaged if the log ends before a whole snapshot says it
+    Raises TooNew for a newer format, and Damaged if the log ends before an intact snapshot says it
     does (acknowledged events are missing), unless ``tolerant``.
     """
     if not begun and not log.size():
@@ -260,7 +259,7 @@ def load(
     else:
         loaded = _read_into(Loaded(Fold()), LineReader(unseal=log.unseal), log.read())
     for one in reversed(passed):  # the newest is set last
-        # One of an older generation may be left over from before the log was written anew.
+        # A snapshot of an older generation may be left over from before the log was rewritten.
         mine = one.state.generation >= loaded.fold.state.generation
         if mine and one.offset > loaded.position.offset:
             loaded.ahead = one
@@ -268,17 +267,17 @@ def load(
 
 
 def load_whole(log: Log, more: Iterable[bytes]) -> Loaded:
-    """The state at the end of a log and of what is to follow it, all of it read."""
+    """Return the state at the end of a log and of the lines that will follow it, all of it read."""
     return _read_into(Loaded(Fold()), LineReader(unseal=log.unseal), chain(log.read(), more))
 
 
 def find_loss(log: Log, position: Position, torn: int, *, settled: int, ahead: Snapshot | None) -> Gap | None:
-    """What is missing at the end of a log without gaps, which is whole up to ``position``; None if nothing is known.
+    """Return the loss at the end of a log without gaps, complete up to ``position``; None if none is known.
 
-    Where something is damaged before, places do not compare. ``torn`` bytes follow. That a crash took the end is no
-    loss: nobody was told that it was safe. It is one if more had been synced, if a snapshot knows more events, or if
-    the bytes of a log without any event are not what a crash leaves of the first write. ``settled`` is what the log
-    said before it was read, since a writer may be at it.
+    Offsets do not compare if something before is damaged. ``torn`` bytes follow. An end cut off by a crash is no
+    loss: it was never acknowledged as safe. It is one if more had been synced, if a snapshot covers more events, or
+    if the bytes of a log without any event are not what a crash leaves of the first write. ``settled`` was read
+    before the log, because a writer may be active.
     """
     end = max(settled, 0 if ahead is None else ahead.offset)
     if end > position.offset:
@@ -290,9 +289,12 @@ def find_loss(log: Log, position: Position, torn: int, *, settled: int, ahead: S
 
 
 def unreadable_from(log: Log, documents: Documents) -> int | None:
-    """The first event that damage, no torn write, took from a log's end; None for none. Reads a whole log's tail."""
+    """Return the first event that damage, not a torn write, took from a log's end; None for none.
+
+    Reads the whole tail.
+    """
     first = _look_at_end(log, documents)
-    # A writer may have cut off, and written anew, what had been read before: look again.
+    # A writer may have cut off and rewritten what had been read before: look again.
     return first if first is None or _look_at_end(log, documents) == first else None
 
 
@@ -305,7 +307,7 @@ def _look_at_end(log: Log, documents: Documents) -> int | None:
         loaded = load(log, documents, tolerant=True, begun=True)
         position, ahead = loaded.position, loaded.ahead
         end = max(settled, 0 if ahead is None else ahead.offset)
-        if loaded.gaps and end > log.size():  # it is shorter in its midst: places do not compare
+        if loaded.gaps and end > log.size():  # it is shorter in the middle: offsets do not compare
             settled, ahead = 0, None
         loss = find_loss(log, position, loaded.torn, settled=settled, ahead=ahead)
         if loss is not None or (loaded.torn and _has_bad_lines(log, position)):
@@ -314,7 +316,7 @@ def _look_at_end(log: Log, documents: Documents) -> int | None:
 
 
 def _has_bad_lines(log: Log, position: Position) -> bool:
-    """Whether whole lines follow that are not as written: a crash leaves a beginning, or zeros in some places."""
+    """Return whether complete but invalid lines follow: a crash leaves a beginning, or zeros in some places."""
     reader, is_zeroed = reader_at(log, position), False
     for chunk in log.read(position.offset):
         reader.feed(chunk)
@@ -323,19 +325,19 @@ def _has_bad_lines(log: Log, position: Position) -> bool:
 
 
 def _may_be_first_write(data: bytes) -> bool:
-    """Whether bytes without an event can be what a crash left of a first write: its beginning, or zeros in places."""
+    """Return whether a crash may have left these bytes of a first write: its beginning, or zeros in places."""
     zeros = len(data) - len(data.lstrip(b"\0"))
     if zeros:
         return zeros == len(data) or zeros % _SECTOR_BYTES == 0
     line, newline, _ = data.partition(b"\n")
     if not newline:
         return data.startswith(b'{"'[: len(data)])
-    # The first of several lines that belong together may be whole; without the rest it is none.
+    # The first line of a batch may be complete; without the rest it does not count.
     return is_as_written(line + newline)
 
 
 def load_state_at(log: Log, documents: Documents, at: int) -> Fold:
-    """The fold of the events up to and including ``at``."""
+    """Return the fold of the events up to and including ``at``."""
     fold, position = Fold(), START
     snapshot = Snapshots(documents).newest(at)
     if snapshot is not None and snapshot.offset <= log.size() and fits(log, snapshot.position):
@@ -348,7 +350,7 @@ def load_state_at(log: Log, documents: Documents, at: int) -> Fold:
 
 
 def _is_of_another(snapshot: Snapshot, log: Log) -> bool:
-    """Whether it was left by a writer that was overtaken while its session was made anew."""
+    """Return whether a snapshot is of a writer that was overtaken while its session was created anew."""
     fold = Fold()
     _apply(fold, list(islice(_events_from(reader_at(log, START), log.read()), 1)))
     return None not in (fold.state.log, snapshot.state.log) and fold.state.log != snapshot.state.log

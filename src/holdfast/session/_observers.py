@@ -1,4 +1,4 @@
-"""Sessions whose work is watched and measured; one that nobody watches has none of this."""
+"""Observed sessions, whose operations are measured; a session without observers has none of this."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ if TYPE_CHECKING:
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation that came to its end, well or not."""
+    """One completed operation, successful or not."""
 
     operation: str
     """``append``, ``flush``, ``sync`` (the medium's part in it), ``snapshot`` or ``load``."""
     session_id: str
     seconds: float
     events: int = 0
-    """How many events were recorded."""
+    """The number of events recorded."""
     size_bytes: int = 0
-    """How many bytes the log has grown since the last operation that told of it."""
+    """How many bytes the log has grown since the last operation that reported it."""
     restored: bool = False
-    """Whether a session with a past was opened."""
+    """Whether a session with earlier events was opened."""
     idle: bool = False
-    """Whether there turned out to be nothing to do."""
+    """Whether there was nothing to do."""
     error: BaseException | None = None
 
 
 class Observer:
-    """What wants to know how sessions do; a subclass overrides what it needs.
+    """The base class of observers of sessions; a subclass overrides what it needs.
 
     ``session_id`` is the id of a session; of one in a space of the store it is ``space/id``, since others may have
-    the same id. Called in the thread that does the work, and never under a session's lock but for ``begin`` and
+    the same id. Called in the thread that does the work, and never under a session's lock except for ``begin`` and
     ``end`` of a sync. Must be quick and safe to call from any thread. What it raises is dropped.
     """
 
     def join(self, observers: Observers) -> None:
-        """It is about to be told of what happens in a store."""
+        """Called before the first operation of a store."""
 
     def begin(self, operation: str, session_id: str) -> Any:
-        """An operation begins; what is returned is given to ``end``."""
+        """Called when an operation begins; the return value is given to ``end``."""
 
     def end(self, begun: Any, done: Finished) -> None:
-        """The operation has ended."""
+        """Called when the operation has ended."""
 
     def tell(self, session_id: str, item: Event | Notice) -> None:
-        """An event was recorded, or something else happened to a session."""
+        """Called when an event was recorded, or something else happened to a session."""
 
 
 class Observers:
-    """All that watch one store, and the sessions that they watch."""
+    """The observers of one store, and the sessions that they observe."""
 
     def __init__(self) -> None:
         self.all: tuple[Observer, ...] = ()
@@ -68,7 +68,7 @@ class Observers:
         self._changing = threading.Lock()
 
     def add(self, observer: Observer) -> Callable[[], None]:
-        """Let one more watch; what comes back ends it."""
+        """Add an observer; return a function that removes it."""
         observer.join(self)
         with self._changing:
             self.all = (*self.all, observer)
@@ -80,32 +80,32 @@ class Observers:
         return end
 
     def tell(self, session_id: str, item: Event | Notice) -> None:
-        """Tell all of them, whatever any one of them does."""
+        """Call all observers; the failure of one does not affect the others."""
         for observer in self.all:
             with contextlib.suppress(Exception):
                 observer.tell(session_id, item)
 
     def watch(self, operation: str, session_id: str) -> Watch:
-        """A block whose time is measured and told."""
+        """Return a block whose time is measured and reported."""
         return Watch(self.all, operation, session_id)
 
     def journal(self, session: Session, *rest: Any) -> Journal:
-        """The journal of a session that is opened while these watch."""
+        """Return the journal of a session that is opened under observation."""
         self.live.add(session)
         return ObservedJournal(self, session, *rest)
 
     def within(self, space: str) -> Observers:
-        """These observers, for the sessions of a space."""
+        """Return these observers for the sessions of a space."""
         return _Within(self, space)
 
     @property
     def active(self) -> int:
-        """How many of the sessions that were opened are not closed."""
+        """The number of opened sessions that are not closed."""
         return sum(not session.closed for session in list(self.live))
 
 
 class _Within(Observers):
-    """Observers of a store, who are told which space a session is in."""
+    """The observers of a store, for sessions of one space."""
 
     def __init__(self, outer: Observers, space: str) -> None:
         self._outer = outer
@@ -113,7 +113,7 @@ class _Within(Observers):
         self.live = outer.live
 
     def add(self, observer: Observer) -> Callable[[], None]:
-        return self._outer.add(observer)  # of the whole store, as those who watch already
+        return self._outer.add(observer)  # of the whole store, like the existing observers
 
     def tell(self, session_id: str, item: Event | Notice) -> None:
         self._outer.tell(f"{self._space}/{session_id}", item)
@@ -123,14 +123,14 @@ class _Within(Observers):
 
 
 class Watch:
-    """One operation while it goes on."""
+    """One running operation."""
 
     __slots__ = ("_begun", "_started", "about", "operation", "session_id")
 
     def __init__(self, observers: Iterable[Observer], operation: str, session_id: str) -> None:
         self.operation = operation
         self.session_id = session_id
-        self.about: dict[str, Any] = {}  # what else is told of it, by the names of :class:`Finished`
+        self.about: dict[str, Any] = {}  # what else is reported, by the names of :class:`Finished`
         self._begun: list[tuple[Observer, Any]] = []
         for observer in observers:
             begun = None
@@ -156,7 +156,7 @@ class Watch:
 
 
 class ObservedJournal(Journal):
-    """A journal that tells how long everything takes."""
+    """A journal that reports how long everything takes."""
 
     def __init__(self, observers: Observers, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -202,7 +202,7 @@ class ObservedJournal(Journal):
         return future
 
     def _grown(self) -> int:
-        """How many bytes were recorded since this was asked last, by whichever thread."""
+        """Return how many bytes were recorded since the last call, by any thread."""
         with self._counting:
             offset = self.writer.offset
             grown, self._counted = offset - self._counted, offset

@@ -1,4 +1,4 @@
-"""Opening a session: lease, torn tail, damage, and what is recorded before the first event."""
+"""Opening a session: lease, torn tail, damage, and the events before the first one."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from holdfast.session._redaction import SessionRedaction
     from holdfast.session._seal import SessionSeal
 
-# Asking a store on this machine costs microseconds, one on another a round trip or more; but a
-# server that tells of the release ends the pause at once.
+# Asking a store on this machine costs microseconds, a remote one a round trip or more; but a server that reports the
+# release ends the pause at once.
 _NEAR_S = (0.001, 0.025)
 _FAR_S = (0.02, 0.25)
 
 
 def check_wait(wait_ms: Any) -> None:
-    """Raise UsageError for what is no time to wait: a number of milliseconds, 0 for not at all."""
+    """Raise UsageError unless the value is a time to wait: a number of milliseconds, 0 for not at all."""
     is_number = isinstance(wait_ms, (int, float)) and not isinstance(wait_ms, bool)
     if not is_number or not math.isfinite(wait_ms) or wait_ms < 0:
         raise UsageError(
@@ -42,7 +42,7 @@ def check_wait(wait_ms: Any) -> None:
 
 
 class Patience:
-    """How long to wait for a session, in steps that grow. Any thread may end it."""
+    """How long to wait for a session, in growing steps. Any thread may end it."""
 
     def __init__(self, store: Store, key: str, wait_ms: float) -> None:
         check_wait(wait_ms)
@@ -52,7 +52,7 @@ class Patience:
         self._step, self._longest = _FAR_S if store.capabilities.defers else _NEAR_S
 
     def pause(self) -> bool:
-        """Wait a little, or until the store hears something of the session; False if it is over."""
+        """Wait a little, or until the store reports a release; return False when the time is over."""
         left = self._until - time.monotonic()
         if left <= 0:
             return False
@@ -61,31 +61,31 @@ class Patience:
         return True
 
     def stop(self) -> None:
-        """Wait no longer than the step that is going on."""
+        """Wait no longer than the current step."""
         self._until = 0.0
 
 
 def is_alive(state: State) -> bool:
-    """Whether the last writer may still be running, by what it said at its opening: turns in a log do not tell."""
+    """Return whether the last writer may still be running, by its opening event: turns in a log do not show that."""
     last = state.last_open
     return last is not None and not last.closed and is_at_work(last.pid, last.host)
 
 
 Resume = Literal["auto", "always", "never"]
-"""Whether a session that is there is gone on with."""
+"""Whether an existing session is resumed."""
 Repair = Literal["raise", "auto"]
-"""What becomes of a damaged log at an open."""
+"""What an open does with a damaged log."""
 Durability = Literal["barriers", "always", "os"]
-"""When what is recorded is forced onto the medium."""
+"""When recorded events are forced onto the medium."""
 _CHOICES = {"durability": get_args(Durability), "repair": get_args(Repair), "resume": get_args(Resume)}
 _SALT_BYTES = 16
-_ESCAPED_BYTES_MAX = 6  # of one byte in JSON
+_ESCAPED_BYTES_MAX = 6  # bytes of JSON for one byte
 _LEASE_MS_MIN = 100
-_NO_AGENT = "default"  # who remembers for sessions that belong to no agent
+_NO_AGENT = "default"  # the memory that sessions without an agent share
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How a session behaves. Times are milliseconds; 0 switches a timer off."""
+    """Options of a session. Times are milliseconds; 0 switches a timer off."""
 
     title: str | None = None
     agent_id: str | None = None
@@ -96,20 +96,20 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     durability: Durability = "barriers"
     staged: bool = False
     seal: bool | None = None
-    """Whether a new session is sealed; None for as the store's settings say."""
+    """Whether a new session is sealed; None for the store's settings."""
     read_only: bool = False
     autosave_ms: int = 30_000
     snapshot_ms: int = 300_000
     lease_ms: int = 30_000
-    """On stores whose leases run out: how long after its last sign a writer may be replaced."""
+    """On stores with expiring leases: how long after its last sign of life a writer may be replaced."""
     wait_ms: float = 0
-    """How long to wait for the right to write while another process has it."""
+    """How long to wait for the right to write while another process holds it."""
     limits: Limits = Limits()
     clock: Clock = now_ms
     memory: Store | None = None
-    """Where the lasting memory of agents is kept; None for the store that has the session."""
+    """The store of agents' lasting memory; None for the store that has the session."""
     redactor: Any = None
-    """What replaces secrets in everything that is recorded; None records it as it is."""
+    """Replaces secrets in everything that is recorded; None records it unchanged."""
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -131,7 +131,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_title(title: Any, limits: Limits) -> None:
-    """Raise UsageError for what is no text, TooLarge for one that would not fit into a line."""
+    """Raise UsageError for a title that is not text, TooLarge for one that would not fit into a line."""
     if title is None:
         return
     if not isinstance(title, str):
@@ -143,25 +143,25 @@ def check_title(title: Any, limits: Limits) -> None:
 
 
 def check_clash(store: Store, session_id: str) -> None:
-    """Raise InvalidId for a new id that differs only by case from one that is there."""
+    """Raise InvalidId for a new id that differs from an existing one only by case."""
     other = store.clash(key := f"sessions/{session_id}")
     if other is not None:
         raise clashing(key, other)
 
 
 def check_made(store: Store, session_id: str) -> None:
-    """Raise InvalidId as ``check_clash`` does for one about to be made, where the store does not see to that itself."""
+    """Raise InvalidId as ``check_clash`` does for a session to be created, unless the store checks that itself."""
     if not store.capabilities.unique and not store.exists(f"sessions/{session_id}"):
         check_clash(store, session_id)
 
 
 class Opening:
-    """One opening of one session: what it found and what it holds."""
+    """One opening of one session: what it loaded and what it holds."""
 
     def __init__(
         self, store: Store, session_id: str, options: Options, lost_whole: Callable[[], Gap | None] = lambda: None
     ) -> None:
-        """``lost_whole`` is asked what others saw in a log that has no event any more."""
+        """``lost_whole`` returns what others saw in a log that has no event any more."""
         self.session_id = session_id
         self._lost_whole = lost_whole
         self.key = f"sessions/{session_id}"
@@ -173,25 +173,25 @@ class Opening:
         self.begun = False
         """Whether this opening has been recorded."""
         self.goes_on = False
-        """Whether the session was wanted again before its closing had ended."""
+        """Whether the session was opened again before its closing had ended."""
         self.epoch = 0
         self.repaired: list[Gap] = []
-        """What was lost, if the log was damaged and has been repaired."""
+        """The losses, if the log was damaged and has been repaired."""
         self.tell: Callable[[Notice], None] | None = None
-        """Who is told when the right to write is taken or given back."""
+        """Called when the right to write is taken or released."""
         self._store = store
         self._seal: SessionSeal | None = None
         self._lease = store.lease(self.key)
         self.held = self._was_there = False
-        """Whether the right to write is held, and whether there was a session."""
+        """Whether the right to write is held, and whether the session existed."""
 
     def open(self) -> None:
-        """Take what is wanted, and read the log; whoever calls it releases it if an exception comes, at any moment."""
+        """Take the lease if wanted, and read the log; after an exception, at any moment, the caller releases it."""
         store, options = self._store, self.options
         try:
             if options.wait_ms and not self.read_only:
-                # Also of a session that is not there yet: whoever waits for one wants to go on
-                # without being refused later.
+                # Also for a session that does not exist yet: a caller who waits wants to continue without being refused
+                # later.
                 self._hold()
             with store.kept_open(self.key) as exists:
                 self._was_there = exists
@@ -201,7 +201,7 @@ class Opening:
                     from holdfast.session._seal import SessionSeal
 
                     self._seal = SessionSeal(store, self.key, wanted=options.seal, exists=exists)
-                # Before the log is read: what is read under the lease changes no more.
+                # Before the log is read: under the lease it does not change any more.
                 if exists and not self.read_only and not self.held:
                     self._hold()
                 self.loaded = self._load(begun=exists)
@@ -213,15 +213,15 @@ class Opening:
         return Notice("lease_acquired", self.session_id, {"epoch": self.epoch})
 
     def agent_memory(self) -> AgentMemory:
-        """The lasting memory of the session's agent; all sessions without one share one."""
+        """Return the lasting memory of the session's agent; all sessions without one share one."""
         agent = self.options.agent_id or self.loaded.fold.state.agent_id or _NO_AGENT
         store = self.options.memory or self._store
         return AgentMemory(store.documents(f"agents/{agent}"), self.options.clock, read_only=self.read_only)
 
     def take_over(self) -> None:
-        """Hold the lease and clear the tail. What someone else recorded meanwhile is loaded."""
+        """Take the lease and cut off the torn tail. Events that another process recorded meanwhile are loaded."""
         if not self.held:
-            # The lease of a session that was not there when it was opened.
+            # The lease of a session that did not exist when it was opened.
             check_made(self._store, self.session_id)
             try:
                 self._hold()
@@ -229,13 +229,13 @@ class Opening:
                     self._check_policy(exists=True)
                     self.loaded = self._load(begun=True)
             except BaseException:
-                # Without the lease the next append looks again; with it, it would write blindly.
+                # Without the lease the next append checks again; with it, it would write blindly.
                 self.release()
                 raise
         self._cut_torn()
 
     def take_over_at(self, position: Position) -> None:
-        """Hold the lease for what was staged; Fenced if the log has moved on without it."""
+        """Take the lease for the staged events; Fenced if the log has moved on without it."""
         if not self.held:
             self._hold()
             if self.log.size() != position.offset:
@@ -247,12 +247,12 @@ class Opening:
         self._cut_torn()
 
     def begin_sealing(self, writer: Writer) -> None:
-        """Before the first event of this opening: seal what is written, if that is wanted."""
+        """Before the first event of this opening: start sealing, if wanted."""
         if self._seal is not None:
             self._seal.begin(self.log, writer, staged=self.options.staged)
 
     def redaction(self) -> SessionRedaction:
-        """Return the redaction of the session, and take secrets out of what it was opened with."""
+        """Return the redaction of the session, and remove secrets from the options it was opened with."""
         from holdfast.session._redaction import SessionRedaction
 
         options = self.options
@@ -266,20 +266,20 @@ class Opening:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether what was loaded says so, though whoever wrote it was interrupted."""
+        """Whether the loaded log has this opening, although the write of it was interrupted."""
         last = self.loaded.fold.state.last_open
         ours = last is not None and not last.closed and is_at_work(last.pid, last.host) and last.pid == os.getpid()
         return ours and last is not None and self.held and last.epoch == self.epoch
 
     def go_on(self) -> None:
-        """The session is wanted again while it is being closed: the lease is kept."""
+        """Keep the lease: the session was opened again while it was being closed."""
         self.goes_on = self.begun or self.goes_on
         self.begun = False
 
     def preamble(self, state: State) -> list[Draft]:
-        """What is recorded before the first event of this opening."""
+        """Return the events that precede the first event of this opening."""
         drafts = []
-        # A log that was lost whole, and was repaired, begins with a note of that.
+        # A log that was lost completely and repaired begins with a note of that.
         begun_anew = state.log is None and state.generation > 0 and not state.message_count
         if state.event_count == 0 or (begun_anew and state.last_open is None):
             start = {
@@ -298,11 +298,11 @@ class Opening:
             "version": VERSION,
             "pid": os.getpid(),
             "host": os.uname().nodename,
-            # What the events of this opening are sealed with, or a number that comes only once.
+            # The salt of this opening's seal, or a number that is used only once.
             "salt": random_hex(_SALT_BYTES) if sealer is None else sealer.salt.hex(),
         }
         drafts.append(Draft("opened", opened))
-        # Said by the next writer, since the one that was interrupted could not.
+        # Recorded by the next writer, since the interrupted one could not.
         if (interruption := needs_interruption(state)) is not None:
             drafts.append(Draft("interrupted", interruption))
         if self.options.title not in (None, state.title) and not self.goes_on:
@@ -310,12 +310,12 @@ class Opening:
         return drafts
 
     def release(self) -> None:
-        """Give everything back."""
-        # The log first: with the lease gone, another may be writing to it already.
+        """Release everything."""
+        # The log first: once the lease is gone, another may be writing to it already.
         self.log.close()
         self._lease.release()
         was_held, self.held = self.held, False
-        # A place that was made for the lease alone would look like a session to whoever lists.
+        # A folder that was created for the lease alone would look like a session in lists.
         if was_held and not (self._was_there or self.begun or self.goes_on):
             self._store.forget(self.key)
         if was_held and self.tell is not None:
@@ -346,17 +346,17 @@ class Opening:
 
     def _load(self, *, begun: bool) -> Loaded:
         mending = self.options.repair == "auto"
-        # Whoever holds the lease can ask later: nobody else adds to the log meanwhile.
+        # With the lease it can be asked later: no other process appends meanwhile.
         known = self._lease.settled if self.held else None
         settled = self.log.settled() if begun and known is None else 0
         tolerant = mending or self.read_only
-        # Of a log that is not there nothing is asked: whether it came meanwhile is seen with the lease.
+        # A log that does not exist is not asked: whether it appeared meanwhile is seen with the lease.
         if begun:
             loaded = load(self.log, self.documents, limits=self.options.limits, tolerant=tolerant, begun=True)
         else:
             loaded = Loaded(Fold())
         if loaded.torn and not (loaded.position.seq or tolerant):
-            # Raise Damaged rather than set aside, as a broken write, what somebody else wrote.
+            # Raise Damaged instead of setting aside, as a torn write, what somebody else wrote.
             from holdfast.session._branches import is_foreign
 
             if is_foreign(self.log):
@@ -386,13 +386,13 @@ class Opening:
                     f"session {self.session_id}: {what}; {left}", session_id=self.session_id, seq=gap.first_seq
                 )
             loaded = self._repaired(loss)
-        # Whoever holds the lease knows that the one before is gone.
+        # With the lease it is known that the writer before is gone.
         state = loaded.fold.state
         state.alive = not loaded.position.seq or (self.read_only and is_alive(state))
         return loaded
 
     def _repaired(self, loss: Gap | None) -> Loaded:
-        """Write the log anew without what is damaged, and load it."""
+        """Rewrite the log without what is damaged, and load it."""
         from holdfast.session._repair import repair_log
 
         def sealer() -> Sealer | None:

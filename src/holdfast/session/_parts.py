@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class NotStoredWarning(UserWarning):
-    """A variable holds something that cannot be stored; it lasts as long as the process."""
+    """A variable holds a value that cannot be stored; it lasts as long as the process."""
 
 
 class Variables(MutableMapping[str, Any]):
-    """Reads are copies: changing what was read changes nothing until it is set again."""
+    """A mapping of variables. Reads are copies: changing one changes nothing until it is set again."""
 
     def __init__(self, owner: Session, load: LoadBlob, notify: Callable[..., None]) -> None:
         self._owner = owner
@@ -45,7 +45,7 @@ class Variables(MutableMapping[str, Any]):
             event = self._owner.append("variable_set", {"name": name, "value": stored})
             self._in_memory.pop(name, None)
             if self._owner.redacts and event.data.get("value") != stored:
-                self._in_memory[name] = value  # the program goes on with what it has set
+                self._in_memory[name] = value  # the program keeps the value that it has set
             return
         self._owner.append("variable_set", {"name": name, "value": stored, "lost": lost})
         self._in_memory[name] = value
@@ -75,11 +75,11 @@ class Variables(MutableMapping[str, Any]):
         return f"Variables({dict(self)!r})"
 
     def copy(self) -> dict[str, Any]:
-        """All of them as a plain dict."""
+        """Return all of them as a plain dict."""
         return dict(self)
 
     def replace(self, values: Mapping[str, Any]) -> None:
-        """Make the variables exactly these."""
+        """Replace all variables by exactly these."""
         for name in [name for name in self if name not in values]:
             del self[name]
         self.update(values)
@@ -88,9 +88,9 @@ class Variables(MutableMapping[str, Any]):
 # A session's memory: described entries, kept with the session or with the agent.
 _NO_KEY = "a memory key is a text that is not empty"
 MemoryScope = Literal["session", "persistent"]
-"""Whose an entry is: the session's, or its agent's."""
+"""The owner of an entry: the session, or its agent."""
 MemoryPriority = Literal["low", "normal", "high", "critical"]
-"""How much an entry matters."""
+"""The importance of an entry."""
 _SCOPES, _PRIORITIES = get_args(MemoryScope), get_args(MemoryPriority)
 
 
@@ -138,12 +138,12 @@ class Memory:
             self._owner.append("memory_set", data)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value under ``key``: of the session if it has one, else of the agent."""
+        """Return the value under ``key``: the session's if it has one, else the agent's."""
         entry = self.entry(key)
         return default if entry is None else entry.read(self._load)
 
     def entry(self, key: str) -> MemoryEntry | None:
-        """The whole entry under ``key``."""
+        """Return the whole entry under ``key``."""
         if not isinstance(key, str):
             raise UsageError(_NO_KEY)
         found = self._owner.live_state.memory.get(key)
@@ -152,7 +152,7 @@ class Memory:
         return None if found is None else copy(found)
 
     def entries(self, scope: MemoryScope | None = None) -> dict[str, MemoryEntry]:
-        """All entries by key; copies."""
+        """Return copies of all entries by key."""
         found: dict[str, MemoryEntry] = {}
         if scope in (None, "persistent"):
             found.update(self._agent.entries())
@@ -162,7 +162,7 @@ class Memory:
         return found
 
     def delete(self, key: str) -> bool:
-        """Forget ``key``; whether there was one."""
+        """Delete ``key``; return whether there was one."""
         if not isinstance(key, str):
             raise UsageError(_NO_KEY)
         if known := key in self._owner.live_state.memory:
@@ -170,7 +170,7 @@ class Memory:
         return self._agent.delete(key) or known
 
     def clear(self, scope: MemoryScope | None = None) -> int:
-        """Forget every entry, or those of a scope; how many there were."""
+        """Delete every entry, or those of a scope; return how many there were."""
         if scope is not None:
             _check_scope(scope)
         cleared = 0
@@ -183,7 +183,7 @@ class Memory:
         return cleared
 
     def stats(self) -> dict[str, int]:
-        """How many entries there are and how large they are together."""
+        """Return the number of entries and their total size."""
         entries = self.entries().values()
         return {"total_entries": len(entries), "total_size_bytes": sum(entry.size_bytes for entry in entries)}
 

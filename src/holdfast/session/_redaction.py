@@ -1,9 +1,9 @@
-"""Secrets replaced in what a session records; the running conversation keeps what was said.
+"""Redaction of what a session records; the running conversation keeps the original words.
 
-Everything that is recorded comes through ``plan`` before anything is written. Log, blobs, state and
-snapshots then know the marks only, and so do subscribers. The conversation of the session while it
-is open knows the words as they were, from memory: the model that is being talked to goes on with
-them. When the session is opened again, the marks are what there is.
+Everything that is recorded goes through ``plan`` before anything is written. Log, blobs, state and
+snapshots then have the marks only, and so do subscribers. The conversation of the open session
+keeps the original words in memory: the model in the conversation goes on with them. When the
+session is opened again, only the marks are left.
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ if TYPE_CHECKING:
     from holdfast.session._opening import Options
 
 _Stream = tuple[str | None, str]
-# What a piece says of the message that it is of.
+# Members that a piece has in common with its message.
 _OF_MESSAGE = frozenset(["kind", "messageId", "agent"])
 _SAME = "\ue000same\ue000"
 _NAMES_KEPT = 256
 
 
 class _Flow(NamedTuple):
-    """How far a stream has come, and what its last piece said besides words."""
+    """The progress of a stream, and the members of its last piece besides words."""
 
     state: Streamed = NOTHING_STREAMED
     members: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
 class RedactionPlan(msgspec.Struct):
-    """What is to be written for some drafts, and what has to be kept once it is."""
+    """The drafts to write, and the originals to keep once they are written."""
 
     streams: dict[_Stream, _Flow]
     drafts: list[Draft] = []
-    added: set[int] = set()  # places in ``drafts`` that nobody asked for: ends of streams
-    originals: dict[int, dict[str, Any]] = {}  # by place in ``drafts``: data that is not written as it was
+    added: set[int] = set()  # places in ``drafts`` that were not asked for: ends of streams
+    originals: dict[int, dict[str, Any]] = {}  # by place in ``drafts``: data that is not written unchanged
     found: list[Finding] = []
     unscanned: int = 0
 
 
 class SessionRedaction:
-    """The redaction of one live session. Its lock is around everything here."""
+    """The redaction of one live session. Callers hold the session's lock."""
 
     def __init__(self, session_id: str, redactor: Redactor, limits: Limits) -> None:
         self._session_id = session_id
         self._redactor = redactor
-        # Types and runs come again and again; keys do not.
+        # Types and runs repeat again and again; keys do not.
         self._check_name = lru_cache(_NAMES_KEPT)(redactor.check_name)
         self._limits = limits
         self._streams: dict[_Stream, _Flow] = {}
         self._originals: dict[int, Event] = {}
 
     def passes(self, event: Event, data: dict[str, Any]) -> bool:
-        """Whether this event can be recorded as it is, and no stream waits for it.
+        """Return whether this event can be recorded unchanged, and no stream waits for it.
 
-        Of most of what is said a glance tells so. With the mode "block" raises SecretFound.
+        Most events are decided by a quick check. With the mode "block" raises SecretFound.
         """
         self._check_names(event.type, event.run)
         if self._streams or event.type == "delta" or "covers_from" in data:
@@ -72,14 +72,14 @@ class SessionRedaction:
         return self._redactor.is_clean(event.raw) or self._redactor.data(event.type, data).data is data
 
     def plan(self, drafts: Sequence[Draft], first_seq: int) -> RedactionPlan:
-        """What to write for these. Changes nothing; with the mode "block" raises SecretFound.
+        """Return what to write for these drafts. Changes nothing; with the mode "block" raises SecretFound.
 
-        ``first_seq`` is what the caller took for the seq of the first one when it counted on.
+        ``first_seq`` is the seq that the caller assumed for the first one.
         """
         plan = RedactionPlan(dict(self._streams))
         places: list[int] = []
         for given in drafts:
-            encode_data(given.data, self._limits)  # what cannot be recorded is refused as it was
+            encode_data(given.data, self._limits)  # an invalid event is refused with its original content
             self._check_names(given.type, given.run)
             draft = _moved(given, first_seq, places)
             if draft.type == "delta" and isinstance(draft.data.get("content"), str):
@@ -94,7 +94,7 @@ class SessionRedaction:
         return plan
 
     def plan_held(self, run: str | None) -> RedactionPlan:
-        """What to write of what is held back, when it cannot be waited for. Raises as above."""
+        """Return what to write of the held-back text, when it cannot wait. Raises as ``plan`` does."""
         plan = RedactionPlan(dict(self._streams))
         for stream in self._streams:
             if stream[0] == run:
@@ -102,24 +102,24 @@ class SessionRedaction:
         return plan
 
     def key(self, key: str) -> str:
-        """The key under which an event is recorded and found again, without secrets. Raises as ``plan`` does."""
+        """Return the key under which an event is recorded and found again, without secrets. Raises as ``plan`` does."""
         name, found = self._redactor.name(key)
         self._redactor.refuse(found)
         return name
 
     def _check_names(self, type: str, run: str | None) -> None:
-        """Raise SecretFound for names that are secrets and that callers go on asking by."""
+        """Raise SecretFound for names that are secrets and by which callers look things up."""
         self._check_name(type, "the type of an event")
         if run is not None:
             self._check_name(run, "the run of an event")
 
     def held_back(self, run: str | None) -> dict[str, int]:
-        """How many characters of each kind of stream are not recorded yet."""
+        """Return how many characters of each kind of stream are not recorded yet."""
         found = self._streams.items()
         return {kind: len(flow.state.held) for (of, kind), flow in found if of == run and flow.state.held}
 
     def done(self, plan: RedactionPlan, events: Sequence[Event]) -> Iterator[Notice]:
-        """The plan has been written as these events; what there is to tell of it."""
+        """Take note that the plan has been written as these events; yield the notices about it."""
         self._streams = plan.streams
         for place, data in plan.originals.items() if self._redactor.spares_model else ():
             event = events[place]
@@ -130,7 +130,7 @@ class SessionRedaction:
         for draft in plan.drafts:
             first = draft.data.get("covers_from")
             if isinstance(first, int) and not isinstance(first, bool):
-                # Pieces that a whole message has replaced need not be remembered.
+                # Pieces that a complete message has replaced need not be remembered.
                 replaced = [seq for seq, one in self._originals.items() if one.type == "delta" and seq >= first]
                 for seq in replaced:
                     del self._originals[seq]
@@ -143,14 +143,14 @@ class SessionRedaction:
         return self._originals.get(event.seq, event)
 
     def without_secrets(self, options: Options) -> Options:
-        """The options of a session with a title that may be recorded."""
+        """Return the options of a session with a title that may be recorded."""
         if options.title is None:
             return options
         title = self.value({"title": options.title})["title"]
         return msgspec.structs.replace(options, title=title)
 
     def value(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Data that is kept beside the log, without secrets. Raises SecretFound like ``plan``."""
+        """Return data kept beside the log, without secrets. Raises SecretFound like ``plan``."""
         return self._redactor.data("", data).data
 
     def _plan_piece(self, plan: RedactionPlan, draft: Draft) -> None:
@@ -158,7 +158,7 @@ class SessionRedaction:
         stream = (draft.run, str(draft.data.get("kind", "text")))
         before = plan.streams.get(stream, _Flow()).state
         state, said, found = feed(self._redactor, before, piece)
-        # A frame that is kept beside its words has the same words in it.
+        # A frame that is kept beside its words contains the same words.
         rest = {name: item for name, item in draft.data.items() if name != "content"}
         others = self._redactor.data("delta", _with(rest, piece, _SAME)).data
         data = {**_with(others, _SAME, said), "content": said} if rest else {"content": said}
@@ -177,7 +177,7 @@ class SessionRedaction:
         self._redactor.refuse(found)
 
     def _end_streams(self, plan: RedactionPlan, draft: Draft) -> None:
-        """Streams that this event ends are recorded to their last word: someone may follow them."""
+        """Record streams that this event ends to their last word: followers may be reading them."""
         said = draft.data.get("content") if "covers_from" in draft.data else None
         kinds = kinds_said(draft.type, said)
         for stream in list(plan.streams):
@@ -188,21 +188,21 @@ class SessionRedaction:
                 del plan.streams[stream]
 
     def _plan_end(self, plan: RedactionPlan, stream: _Stream) -> _Flow:
-        """What is held back of a stream, as a piece of its own; how far the stream is then."""
+        """Plan the held-back text of a stream as a piece of its own; return the progress of the stream then."""
         state, members = plan.streams[stream]
         said, found = finish(self._redactor, state)
         if said:
             plan.added.add(len(plan.drafts))
             plan.originals[len(plan.drafts)] = {"content": "", **members}
             plan.drafts.append(Draft("delta", {"content": said, **members}, stream[0]))
-            # Marked also where secrets are refused: the piece was taken long ago, and refusing
-            # what comes after it, every time, would let the session never end.
+            # Marked also where secrets are refused: the piece was accepted long ago, and refusing every later event
+            # would never let the session end.
             plan.found.extend(found)
         return _Flow(state.recorded(), members)
 
 
 def _moved(draft: Draft, first_seq: int, places: list[int]) -> Draft:
-    """The draft with ``covers_from`` where the piece really is, if pieces were added before it."""
+    """Return the draft with ``covers_from`` where the piece really is, if pieces were added before it."""
     covered = draft.data.get("covers_from")
     if not isinstance(covered, int) or not first_seq <= covered < first_seq + len(places):
         return draft
@@ -213,7 +213,7 @@ def _moved(draft: Draft, first_seq: int, places: list[int]) -> Draft:
 
 
 def _with(value: Any, old: str, new: str) -> Any:
-    """A value in which every text that is ``old`` is ``new``."""
+    """Return a value with every text ``old`` replaced by ``new``."""
     if isinstance(value, str):
         return new if value == old else value
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Putting a whole log in a damaged one's place."""
+"""Replacing a damaged log by a valid one."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ def repair_log(
     sealer: Callable[[], Sealer | None] | None = None,
     lost_whole: Callable[[], Gap | None] = lambda: None,
 ) -> list[Gap]:
-    """Write a new generation that holds every whole line and a note where one is missing.
+    """Write a new generation with every complete line and a note for each missing one.
 
-    The lines themselves are moved as they are, with new checksums; those of a sealed log are sealed again with what
-    ``sealer`` gives, and those that were tampered with count as missing. The old bytes go to quarantine. Returns what
-    was missing. Killed at any moment, the log is the old one or the new one. ``lost_whole`` is asked what others saw
-    in a log that has no event and of which nothing else is known. Raises KeyMissing for a sealed log without its key.
+    The lines themselves are copied unchanged, with new checksums; those of a sealed log are sealed again with
+    ``sealer``, and those that were tampered with count as missing. The old bytes go to quarantine. Returns what
+    was missing. If it is killed at any moment, the log is the old one or the new one. ``lost_whole`` returns what
+    others saw in a log that has no event and of which nothing else is known. Raises KeyMissing for a sealed log
+    without its key.
     """
     settled = log.settled()
     old = b"".join(log.read())
@@ -61,7 +62,7 @@ def repair_log(
         raise KeyMissing("a sealed session is repaired with its key")
     bodies: dict[int, bytes] | None = None
     gaps = found.gaps
-    # Without a sealed line it may be in the clear: its sealing was broken off before it came to it.
+    # Without a sealed line it may be plain: its sealing was interrupted before the log was rewritten.
     may_be_plain = found.position.seq <= getattr(log.unseal, "sealed_from", 0)
     if log.unseal is not None and (is_sealed or (loss is not None and not found.lines) or not may_be_plain):
         bodies, gaps = _opened(found, log.unseal)
@@ -83,21 +84,21 @@ def repair_log(
 
 
 def _loss(log: Log, documents: Documents, found: Salvage, settled: int) -> Gap | None:
-    """What is missing at the log's end, as far as it is known that it was there."""
+    """Return the known loss at the log's end."""
     try:
         ahead = load(log, documents, tolerant=True, begun=True).ahead
     except SecurityError:
-        ahead = None  # a line that does not open is for the repair to leave out
+        ahead = None  # a line that does not open is left out by the repair
     return find_loss(log, found.position, found.torn, settled=settled, ahead=ahead)
 
 
 def _new_lines(old: bytes, found: Salvage, now: int) -> Iterator[bytes]:
-    """The lines of the new generation, each with the checksum that its place gives it."""
+    """Yield the lines of the new generation, each with the checksum of its place."""
     crc, seq, chained = 0, 0, False
     for line, (start, stop) in zip(found.lines, found.spans, strict=True):
         assert line.seq is not None
         for lost in range(seq, line.seq):
-            # In the place of a lost event, so that all others keep their numbers.
+            # In place of a lost event, so that all others keep their numbers.
             body = _note({"lost": lost}, now)
             text, crc = encode_line(lost, body, crc) if chained else encode_plain_line(body, crc)
             yield text
@@ -112,7 +113,7 @@ def _new_lines(old: bytes, found: Salvage, now: int) -> Iterator[bytes]:
 
 
 def _noted_bodies(bodies: dict[int, bytes], gaps: list[Gap], now: int) -> Iterator[tuple[int, bytes]]:
-    """What could be opened of a sealed log, in order, with notes of what could not."""
+    """Yield what could be opened of a sealed log, in order, with notes of what could not."""
     last = max(bodies, default=-1)
     generation = 1 + _newest_generation(bodies.values())
     notes = {lost: _note({"lost": lost}, now) for lost in set(range(last)) - set(bodies)}
@@ -121,7 +122,7 @@ def _noted_bodies(bodies: dict[int, bytes], gaps: list[Gap], now: int) -> Iterat
 
 
 def _opened(found: Salvage, unseal: Unseal) -> tuple[dict[int, bytes], list[Gap]]:
-    """What can be opened, by its number, and what is missing."""
+    """Return the bodies that open, by number, and the gaps."""
     bodies: dict[int, bytes] = {}
     gaps = list(found.gaps)
     for line, (start, stop) in zip(found.lines, found.spans, strict=True):
@@ -135,7 +136,7 @@ def _opened(found: Salvage, unseal: Unseal) -> tuple[dict[int, bytes], list[Gap]
 
 
 def sealed_lines(bodies: Iterator[tuple[int, bytes]], sealer: Sealer) -> Iterator[bytes]:
-    """The lines of a whole sealed log, of the members of its events."""
+    """Yield the lines of a complete sealed log, from the bodies of its events."""
     crc, before = 0, BEFORE_ALL
     for seq, body in bodies:
         sealed = sealer.seal(seq, body, before)
@@ -166,7 +167,7 @@ def _newest_generation(bodies: Iterable[bytes]) -> int:
 
 
 def gather(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines gathered into pieces that are worth a write."""
+    """Yield the lines gathered into pieces that are worth a write."""
     waiting: list[bytes] = []
     size = 0
     for line in lines:

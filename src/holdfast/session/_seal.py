@@ -1,4 +1,4 @@
-"""How one session is sealed while it is open: found at opening, begun with the first event."""
+"""Sealing of one open session: found at opening, begun with the first event."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 
 class SessionSeal:
-    """The data keys of one session, and what new events are sealed with."""
+    """The data keys of one session, with which new events are sealed."""
 
     def __init__(self, store: Store, key: str, *, wanted: bool | None, exists: bool) -> None:
-        """Raises KeyMissing, and UsageError for a session that is not as it is wanted."""
+        """Raises KeyMissing, and UsageError if ``seal`` contradicts the session."""
         session_id = key.rpartition("/")[2]
         found = sealing(store)
         if found is None:
@@ -64,14 +64,14 @@ class SessionSeal:
         self._wanted = found.by_default if wanted is None else wanted
 
     def begin(self, log: Log, writer: Writer, *, staged: bool) -> None:
-        """Before the first event of an opening: what is written from here on is sealed, or not."""
+        """Before the first event of an opening: decide whether events are sealed from here on."""
         ring = self._store.ring(self._key) or self._waiting
         if ring is None:
             if writer.position.offset or not self._wanted:
                 return
             if staged:
                 ring = self._waiting = Ring((new_data_key(1),))
-                self._store.keys.wrap(ring)  # to hear now if there is no key
+                self._store.keys.wrap(ring)  # fail now if there is no key
             else:
                 ring = self._store.new_ring(self._key)
             log.unseal = opener_of(ring)
@@ -82,14 +82,14 @@ class SessionSeal:
         writer.seal_with(self.sealer, before)
 
     def hand_over(self) -> None:
-        """Before what was staged is written: its keys."""
+        """Store the keys before the staged events are written."""
         if self._waiting is not None:
             self._store.put_ring(self._key, self._waiting)
             self._waiting = None
 
 
 def sealer_for(store: Store, key: str, log: Log, epoch: int) -> Sealer | None:
-    """What seals new lines of a key that is at rest; None for one that is not sealed."""
+    """Return what seals new lines of a closed session; None if it is not sealed."""
     ring = _sealed_ring(store, key, log)
     return None if ring is None else Sealer(ring.current, epoch)
 
@@ -101,10 +101,10 @@ def _sealed_ring(store: Store, key: str, log: Log) -> Ring | None:
 
 
 def rewriter_for(store: Store, key: str, log: Log, epoch: int) -> Sealer | None:
-    """What seals the whole log anew, for who holds its lease; None for one that is not sealed.
+    """Return what seals the whole log anew, for the holder of its lease; None if it is not sealed.
 
-    A fork's own key is for its own events only. Where it has none for all of them, one is put into
-    its ring first: killed before the log is replaced, everything opens as before.
+    A fork's own key is for its own events only. If it has none for all of them, one is added to
+    its ring first: if it is killed before the log is replaced, everything opens as before.
     """
     found, ring = sealing(store), _sealed_ring(store, key, log)
     if found is None or ring is None:
@@ -116,21 +116,20 @@ def rewriter_for(store: Store, key: str, log: Log, epoch: int) -> Sealer | None:
     return Sealer(whole.current, epoch)
 
 
-# Rewriting what is there in another form: sealed, not sealed any more, or under a new data key.
-#
-# Each works in steps that can be done again: the keys that will be needed come first, then payloads, then the log in
-# one step, then what is left of the old form goes, and last of all the keys are put as they stay. Killed at any moment
-# the session opens as before, and the same call goes on.
+# Rewriting stored data in another form: sealed, unsealed, or under a new data key.
+# Each operation works in repeatable steps: the keys that will be needed come first, then payloads, then the log in one
+# step, then what is left of the old form is removed, and last the final keys are stored. Killed at any moment the
+# session opens as before, and the same call continues.
 _LEASE_MS = 60_000
 _BLOBS = "blobs/"
 _SNAPSHOTS = "snapshots/"
 
 
 def encrypt_key(store: SealingStore, key: str) -> bool:
-    """Seal a key that is not sealed, with all it has; whether there was anything to do.
+    """Seal an unsealed key with all its data; return whether there was anything to do.
 
     Raises Locked while a writer has it, Damaged for a log that has to be repaired first, KeyMissing
-    without a key to seal with. The bytes that it had are gone afterwards, also from quarantine.
+    without a key to seal with. The old bytes are gone afterwards, also from quarantine.
     """
     with store.lease(key).held("seal", _LEASE_MS) as epoch:
         ring = store.ring(key)
@@ -146,7 +145,7 @@ def encrypt_key(store: SealingStore, key: str) -> bool:
 
 
 def decrypt_key(store: SealingStore, key: str) -> bool:
-    """Take the seal off a key and all it has; whether it had one. Raises Locked, Damaged, Tampered, KeyMissing."""
+    """Unseal a key and all its data; return whether it was sealed. Raises Locked, Damaged, Tampered, KeyMissing."""
     with store.lease(key).held("seal", _LEASE_MS) as epoch:
         ring = store.ring(key)
         if ring is None:
@@ -177,7 +176,7 @@ def _rewrite(store: SealingStore, key: str, ring: Ring, epoch: int, *, sealed: b
     log, raw = store.inner.log(key), store.inner.documents(key)
     opened = SealedDocuments(store, key)
     try:
-        # Also one that is in its new form already: what a kill left beside it goes that way.
+        # Also if it is in its new form already: what a kill left beside it goes that way.
         if log.size():
             bodies = _bodies(log, opener_of(ring))
             _move_payloads(bodies, raw, opened, sealed=sealed)
@@ -193,7 +192,7 @@ def _rewrite(store: SealingStore, key: str, ring: Ring, epoch: int, *, sealed: b
 
 
 def _bodies(log: Log, unseal: Unseal) -> list[tuple[Event, bytes]]:
-    """Every event with the members of its line. Raises Damaged where one is missing."""
+    """Return every event with the body of its line. Raises Damaged if one is missing."""
     data = b"".join(log.read())
     found = salvage(data, START, chained=False)
     if found.gaps:
@@ -222,7 +221,7 @@ def _plain_lines(bodies: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
 
 
 def _move_payloads(bodies: list[tuple[Event, bytes]], raw: Documents, opened: Documents, *, sealed: bool) -> None:
-    """Every payload that an event names, under its new name, before the log names it there."""
+    """Copy every payload that events refer to under its new name, before the log refers to it."""
     target = opened if sealed else raw
     done = set()
     for event, body in bodies:
@@ -236,18 +235,18 @@ def _move_payloads(bodies: list[tuple[Event, bytes]], raw: Documents, opened: Do
 
 
 def _move_documents(raw: Documents, opened: Documents, *, sealed: bool) -> None:
-    """Everything that is neither derived nor a payload, such as what an agent remembers."""
+    """Rewrite everything that is neither derived nor a payload, such as an agent's memory."""
     for name in raw.names():
         if is_kept_open(name) or name.startswith((_BLOBS, _SNAPSHOTS)):
             continue
         found = opened.get(name)
         if found is not None:
-            # What is changed meanwhile, as an agent's memory may be, is not lost: Conflict.
+            # A document that changes meanwhile, such as an agent's memory, is not lost: Conflict.
             (opened if sealed else raw).put(name, found[0], if_match=found[1])
 
 
 def _remove_old(ring: Ring, raw: Documents, *, sealed: bool) -> None:
-    """Payloads and snapshots in the form that the log has not any more."""
+    """Remove payloads and snapshots in the form that the log no longer has."""
     for name in (*raw.names(_BLOBS), *raw.names(_SNAPSHOTS)):
         found = raw.get(name)
         if found is None:

@@ -1,8 +1,8 @@
-"""A store whose sealed keys open by themselves: every reader and writer above it stays as it is.
+"""A store that decrypts sealed keys transparently: readers and writers above it need not know.
 
-A key is sealed if it has a document with data keys (``seal.json``). Its log then says itself how
-its lines are opened (``Log.unseal``), and its documents are opened and sealed on the way. Copies of
-a session as it is are made with the store inside, which knows nothing of all this.
+A key is sealed if it has a document with data keys (``seal.json``). Its log then knows how its
+lines are opened (``Log.unseal``), and its documents are decrypted and encrypted on the way. Copies of
+a session as stored are made with the inner store, which knows nothing of this.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store
 _BLOBS = "blobs/"
 _SNAPSHOTS = "snapshots/"
 _FIRST_BYTES = 64
-# What the store itself writes, and what has to be read before anything can be opened.
+# Documents that the store itself writes, or that are needed before anything can be opened.
 _NEVER_SEALED = (KEY_DOCUMENT, "deleted.json", "copied.json", "quarantine/")
 _RINGS_MAX = 1024
 
 
 class KeyHolder(Protocol):
-    """Who has the keys that wrap data keys."""
+    """Holds the keys that wrap data keys."""
 
     def unwrap(self, document: KeyDocument) -> Ring:
-        """The data keys. Raises KeyMissing or Tampered."""
+        """Return the data keys. Raises KeyMissing or Tampered."""
 
     def wrap(self, ring: Ring) -> KeyDocument:
-        """The data keys, under the keys that are in use now. Raises KeyMissing."""
+        """Return the data keys wrapped under the keys that are in use now. Raises KeyMissing."""
 
 
 def _passed_on(name: str) -> Any:
@@ -54,7 +54,7 @@ def _passed_on(name: str) -> Any:
 
 
 class SealingStore(Store):
-    """A store with the keys at hand."""
+    """A store together with keys."""
 
     has_keys = True
 
@@ -64,35 +64,35 @@ class SealingStore(Store):
         self.capabilities = inner.capabilities
         self.space = inner.space
         self.by_default = by_default
-        """Whether what is new is sealed."""
+        """Whether new sessions are sealed."""
         self.keys = keys
         self._rings: dict[bytes, Ring] = {}
 
     @property
     def identity(self) -> str:
-        """The identity of the store without keys: it holds the same."""
+        """The identity of the inner store: it holds the same data."""
         return self.inner.identity
 
-    # What a store must have; whatever else it can do is passed on in the same way, below.
+    # The required methods of a store; its optional ones are passed on in the same way, below.
     lease, exists, clash, sync, entries = map(_passed_on, ("lease", "exists", "clash", "sync", "entries"))
     move, drop, location, check, close = map(_passed_on, ("move", "drop", "location", "check", "close"))
 
     def ring(self, key: str) -> Ring | None:
-        """The data keys of a key; None if it is not sealed. Raises KeyMissing, Tampered."""
+        """Return the data keys of a key; None if it is not sealed. Raises KeyMissing, Tampered."""
         found = self.inner.documents(key).get(KEY_DOCUMENT)
         return None if found is None else self._read(found[0])
 
     def is_sealed(self, key: str) -> bool:
-        """Whether what is there of a key is sealed now. Raises KeyMissing, Tampered."""
+        """Return whether the data of a key is sealed now. Raises KeyMissing, Tampered."""
         ring = self.ring(key)
         return ring is not None and not is_plain_in_transit(ring, self.inner.log(key))
 
     def new_ring(self, key: str) -> Ring:
-        """The data keys for a key that has nothing yet, kept from now on. Raises KeyMissing."""
+        """Create and keep the data keys for a key that has no data yet. Raises KeyMissing."""
         return self.put_ring(key, Ring((new_data_key(1),)), if_match=MUST_NOT_EXIST)
 
     def put_ring(self, key: str, ring: Ring, *, if_match: str | None = None) -> Ring:
-        """Keep data keys; those that are there already, if only new ones were to be kept."""
+        """Keep data keys; return the existing ones if only new ones were to be kept."""
         data = self.keys.wrap(ring).encode()
         documents = self.inner.documents(key)
         try:
@@ -117,7 +117,7 @@ class SealingStore(Store):
         self._rings.clear()
 
     def log(self, key: str) -> Log:
-        """The log, which opens its lines if the keys are at hand, and else says what is missing."""
+        """Return the log, which decrypts its lines if the keys are at hand, and else raises what is missing."""
         log = self.inner.log(key)
         try:
             ring = self.ring(key)
@@ -131,20 +131,20 @@ class SealingStore(Store):
         return SealedDocuments(self, key)
 
     def may_seal(self, key: str) -> bool:
-        """Whether documents of a key that has no data keys are to be sealed from the first on."""
+        """Return whether documents of a key without data keys are sealed from the first on."""
         if not self.by_default or key.rpartition("/")[0].rpartition("/")[2] in ("sessions", "trash"):
             return False  # a session is sealed, or not, when its first event is recorded
         return not self.inner.documents(key).names()
 
 
-# Whatever else a store can do, it does as before, also what stores will learn one day.
+# Optional methods of a store are passed on, including future ones.
 for _name in dir(Store):
     if _name[0] != "_" and _name not in vars(SealingStore) and callable(getattr(Store, _name)):
         setattr(SealingStore, _name, _passed_on(_name))
 
 
 class _Closed:
-    """In the place of an opener where the key is missing: says so when a line is to be opened."""
+    """Used as the opener if the key is missing: raises the error when a line is to be opened."""
 
     def __init__(self, error: HoldfastError) -> None:
         self._error = error
@@ -165,12 +165,12 @@ def sealing(store: Store) -> SealingStore | None:
 
 
 def within(store: Store) -> Store:
-    """The store as it is on the medium, in which what is sealed stays so."""
+    """Return the store as it is on the medium, where sealed data stays sealed."""
     return store.inner if isinstance(store, SealingStore) else store
 
 
 class SealedDocuments(Documents):
-    """The documents of one key. A name below ``blobs/`` tells nothing of the payload any more."""
+    """The documents of one key. A name below ``blobs/`` no longer reveals the payload."""
 
     def __init__(self, store: SealingStore, key: str) -> None:
         self._store = store
@@ -188,7 +188,7 @@ class SealedDocuments(Documents):
         return self._inner.put(name, data, if_match=if_match, sync=sync)
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """Read a document. Raises Tampered for one that is not what was sealed there."""
+        """Read a document. Raises Tampered if it is not what was sealed there."""
         ring = self._known(name)
         if ring is None:
             return self._inner.get(name)
@@ -199,7 +199,7 @@ class SealedDocuments(Documents):
         data, etag = found
         if not ring.is_open or is_sealed_document(data):
             return open_document(ring.keys, name, data), etag
-        # What a plain snapshot says of a log that is sealed is nobody's word.
+        # A plain snapshot of a sealed log cannot be trusted.
         if name.startswith(_SNAPSHOTS) and not is_plain_in_transit(ring, self._store.inner.log(self._key)):
             raise Tampered(f"{name} is not sealed, beside a sealed log", document=name)
         return found
@@ -212,7 +212,7 @@ class SealedDocuments(Documents):
         return any(found)
 
     def stored_names(self, names: Iterable[str]) -> set[str]:
-        """Under which names these may lie in the store; those of payloads tell nothing there."""
+        """Return the names under which these may be stored; those of payloads are disguised."""
         found: set[str] = set()
         for name in names:
             ring = self._known(name)
@@ -220,7 +220,7 @@ class SealedDocuments(Documents):
         return found
 
     def _known(self, name: str) -> Ring | None:
-        """The data keys, if a document of that name is sealed with them."""
+        """Return the data keys, if a document of that name is sealed with them."""
         if name.startswith(_NEVER_SEALED):
             return None
         if self._ring is None or self._ring.state != "sealed":
@@ -229,19 +229,19 @@ class SealedDocuments(Documents):
 
 
 def is_plain_in_transit(ring: Ring, log: Log) -> bool:
-    """Whether a log that is being rewritten in the other form is not sealed now."""
+    """Return whether a log that is being sealed or unsealed is plain at the moment."""
     if not ring.is_open:
         return False
     return b',"sealed":"' not in next(log.read(), b"")[:_FIRST_BYTES]
 
 
 def is_kept_open(name: str) -> bool:
-    """Whether a document is never sealed: the store's own, and the data keys themselves."""
+    """Return whether a document is never sealed: the store's own, and the data keys themselves."""
     return name.startswith(_NEVER_SEALED)
 
 
 def stored_name(secret: bytes, name: str) -> str:
-    """The name under which a sealed document is stored: that of a payload must not tell of it."""
+    """Return the name under which a sealed document is stored: that of a payload must not reveal it."""
     if not name.startswith(_BLOBS):
         return name
     digest = hmac.digest(secret, b"holdfast name 1\0" + name.encode(), hashlib.sha256)
@@ -255,7 +255,7 @@ def _stored_names(ring: Ring, name: str) -> Iterator[str]:
 
 
 def end_before(log: Log, offset: int) -> bytes:
-    """The end of the sealed line that ends at ``offset``; zeros if it is not sealed, or none."""
+    """Return the end of the sealed line that ends at ``offset``; zeros if it is not sealed, or there is none."""
     start = offset - SEALED_END_BYTES
     return sealed_end(next(log.read(start), b"")[:SEALED_END_BYTES]) if start >= 0 else BEFORE_ALL
 

@@ -1,4 +1,4 @@
-"""Who wants to hear of events and notices, each kept apart from the others."""
+"""Subscribers to events and notices, each isolated from the others."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Subscriber = Callable[[str, Event | Notice], None]
 
 
 class Hub:
-    """A list of subscribers. One that fails is told on to the others, and stays subscribed."""
+    """A list of subscribers. The failure of one is reported to the others, and it stays subscribed."""
 
     def __init__(self) -> None:
         self.listeners: tuple[Subscriber, ...] = ()
 
     def subscribe(self, listener: Subscriber) -> Callable[[], None]:
-        """Add a subscriber; what comes back takes it off again."""
+        """Add a subscriber; return a function that removes it."""
         self.listeners = (*self.listeners, listener)
 
         def unsubscribe() -> None:
@@ -30,7 +30,7 @@ class Hub:
         return unsubscribe
 
     def publish(self, session_id: str, item: Event | Notice) -> None:
-        """Tell everyone, whatever any one of them does."""
+        """Call every subscriber, whatever any one of them does."""
         for listener in self.listeners:
             try:
                 listener(session_id, item)
@@ -38,7 +38,7 @@ class Hub:
                 notice = Notice("subscriber_failed", session_id, {"error": repr(error)})
                 for other in self.listeners:
                     if other is not listener:
-                        with contextlib.suppress(Exception):  # there is no one left to tell
+                        with contextlib.suppress(Exception):  # there is no subscriber left to report to
                             other(session_id, notice)
 
 
@@ -52,7 +52,7 @@ class Outbox:
         self._delivery = threading.Lock()
 
     def put(self, item: Event | Notice) -> None:
-        """Queue something, if anyone listens."""
+        """Queue something, if there are subscribers."""
         if self.hub.listeners:
             self.waiting.append(item)
 
@@ -61,7 +61,7 @@ class Outbox:
         self.deliver()
 
     def deliver(self) -> None:
-        """Tell what is queued; whoever is at it does it for all."""
+        """Deliver what is queued; the thread that is at it does it for all."""
         while self.waiting and self._delivery.acquire(blocking=False):
             try:
                 while self.waiting:
@@ -71,7 +71,7 @@ class Outbox:
 
 
 class Repairs:
-    """What of one session was found damaged and set right, told once each."""
+    """Damage of one session that was found and repaired, reported once each."""
 
     def __init__(self, session_id: str, outbox: Outbox) -> None:
         self.notices: list[Notice] = []

@@ -28,9 +28,9 @@ class ToolLog(Protocol):
 
 
 class ToolRun:
-    """What ``with s.tool(…) as call`` gives: set ``call.result`` inside the block.
+    """The value of ``with s.tool(…) as call``: set ``call.result`` inside the block.
 
-    An exception is recorded as the result and goes on to the caller; so is a cancellation.
+    An exception is recorded as the result and goes on to the caller; so does a cancellation.
     """
 
     result: Any = None
@@ -44,7 +44,7 @@ class ToolRun:
 
     @property
     def id(self) -> str:
-        """The id of the call; there is one once the block has begun."""
+        """The id of the call; it exists once the block has begun."""
         call_id = self.event.id if self.event else None
         if call_id is None:
             raise UsageError("the call has no id before its block begins")
@@ -65,13 +65,13 @@ class ToolRun:
 
     @contextlib.contextmanager
     def _begun(self) -> Iterator[None]:
-        """Record the intent; where what comes before the block fails, it will not run, and the log should say so."""
+        """Record the intent; if a step before the block fails, the block will not run, and the log records that."""
         tool, params = self._intent
         self.event = self._session.tool_call(tool, params, **self._options)
         try:
             yield
         except BaseException as error:
-            with contextlib.suppress(HoldfastError):  # where it cannot say so, the call stays open
+            with contextlib.suppress(HoldfastError):  # if that cannot be recorded, the call stays open
                 self.__exit__(None, error, None)
             raise
 
@@ -86,7 +86,7 @@ class ToolRun:
         try:
             self._record(self.result, is_error=False)
         except (InvalidData, TooLarge) as refusal:
-            # The tool has run: that it gave something unstorable must not hide that it did.
+            # The tool has run: a result that cannot be stored must not hide that.
             self._record({"error": True, "message": f"result not stored: {refusal}"}, is_error=True)
             raise
 
@@ -95,9 +95,9 @@ class ToolRun:
         self.result_event = self._session.tool_result(self.event, result, is_error=is_error)
 
 
-# Turns, each from a user's input to the agent's final answer, and how they are kept apart.
+# Turns, each from a user's input to the agent's final answer, run one at a time.
 class _Ticket:
-    """A turn that is wanted or going on."""
+    """A turn that waits or is going on."""
 
     __slots__ = ("agent", "held", "place", "thread", "wake")
 
@@ -113,10 +113,10 @@ _within: ContextVar[tuple[_Ticket, ...]] = ContextVar("holdfast_turns", default=
 
 
 class Turns:
-    """The turns of one session: in each run one at a time, in the order they were asked for.
+    """The turns of one session: in each run one at a time, in the order of the requests.
 
-    Any thread and any event loop may ask. What is done inside of a turn, by the tasks too that were
-    begun in it, may begin another one: that is a part of it and does not wait.
+    Any thread and any event loop may enter. Code inside a turn, including the tasks that it
+    started, may begin another one: that is a part of it and does not wait.
     """
 
     def __init__(self, session_id: str) -> None:
@@ -125,13 +125,13 @@ class Turns:
         self._guard = threading.Lock()
 
     def enter(self, ticket: _Ticket) -> None:
-        """Begin a turn once those before it have ended. Whatever it raises, ``leave`` it.
+        """Begin a turn once those before it have ended. Whatever it raises, call ``leave``.
 
         Raises UsageError where this thread would wait for itself: in an event loop, whose other
         tasks could not go on meanwhile.
         """
         gate = threading.Lock()
-        gate.acquire()  # opened by whoever has the turn before
+        gate.acquire()  # released by the holder of the turn before
         ticket.wake = gate.release
         if not self._takes(ticket):
             self._check_can_wait(ticket)
@@ -149,15 +149,15 @@ class Turns:
             if not turn.done():
                 turn.set_result(None)
 
-        # Whoever leaves the turn may be on another thread, and a future belongs to its loop.
+        # The turn may be left on another thread, and a future belongs to its loop.
         ticket.wake = lambda: loop.call_soon_threadsafe(begin)
         if not self._takes(ticket):
             await turn
         _within.set((*_within.get(), ticket))
 
     def leave(self, ticket: _Ticket) -> None:
-        """End a turn, or give up waiting for one; the next begins. Harmless the second time."""
-        # Not reset by a token: an end may be run in another context than the beginning.
+        """End a turn, or stop waiting for one; the next begins. Does nothing the second time."""
+        # Not reset by a token: an end may run in another context than the beginning.
         _within.set(tuple(other for other in _within.get() if other is not ticket))
         run = ticket.place[1]
         with self._guard:
@@ -165,12 +165,12 @@ class Turns:
             line = self._lines.get(run, deque())
             if ticket in line:
                 line.remove(ticket)
-                # Only who had the turn passes it on: who gave up waiting has nothing to give.
+                # Only a ticket that had the turn passes it on.
                 while was_held and line and not line[0].held:
                     line[0].held = True
                     try:
                         line[0].wake()
-                    except RuntimeError:  # its event loop is closed: nobody waits there any more
+                    except RuntimeError:  # its event loop is closed: there is no waiter left
                         line.popleft()
             if not line:
                 self._lines.pop(run, None)
@@ -179,8 +179,8 @@ class Turns:
     async def of_agent(self) -> AsyncIterator[None]:
         """Hold the turn of the conversation for an agent.
 
-        Raises UsageError if the caller is inside an agent's turn of this session: what it says
-        would come into the midst of that.
+        Raises UsageError if the caller is inside an agent's turn of this session: its message
+        would come into the middle of that turn.
         """
         ticket = _Ticket(self, None, agent=True)
         if any(other.agent for other in _around(ticket)):
@@ -196,7 +196,7 @@ class Turns:
             self.leave(ticket)
 
     def _takes(self, ticket: _Ticket) -> bool:
-        """Whether the turn is this one's at once, as a part of another or because it is free."""
+        """Return whether the turn can begin at once, as a part of another or because it is free."""
         if any(_around(ticket)):
             ticket.held = True
             return True
@@ -207,7 +207,7 @@ class Turns:
             return ticket.held
 
     def _check_can_wait(self, ticket: _Ticket) -> None:
-        """Raise UsageError if whoever holds the turn could not end it while this thread waits."""
+        """Raise UsageError if the holder of the turn could not end it while this thread waits."""
         with self._guard:
             line = self._lines.get(ticket.place[1], deque())
             blocked = any(other is not ticket and other.thread == ticket.thread for other in line)
@@ -222,7 +222,7 @@ class Turns:
 
 
 def _around(ticket: _Ticket) -> Iterator[_Ticket]:
-    """The turns of the same session and run that the caller is inside of."""
+    """Yield the turns of the same session and run that the caller is inside of."""
     return (other for other in _within.get() if other.held and other.place == ticket.place)
 
 

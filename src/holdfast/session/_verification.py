@@ -1,4 +1,4 @@
-"""Looking at a log as it is on the medium: what is whole, and who tampered with what, where."""
+"""Verifying a log as it is on the medium: what is intact, and what was tampered with."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ _HEAD = re.compile(r"([1-9][0-9]{0,17})-([0-9a-f]{64})")
 
 
 class TamperedPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """One place that is not as it was written, though its checksums say so."""
+    """One place that is not as it was written, though its checksums match."""
 
     what: str
-    """What is wrong, as the end of a sentence that begins with the event."""
+    """The problem, as the end of a sentence that begins with the event."""
     seq: int
     offset: int
     size: int
     who: str = ""
-    """Who had the session open when it was written, as far as the log tells."""
+    """The writer that had the session open when it was written, as far as the log shows."""
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True):
-    """One earlier repair, as the log itself tells it: what is gone, and cannot come back."""
+    """One earlier repair, as recorded in the log: what was lost for good."""
 
     seq: int
-    """The event that tells it."""
+    """The event that records it."""
     timestamp: int
     gaps: list[Gap]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look at every byte of a session found."""
+    """The result of checking every byte of a session."""
 
     __repr__, _repr_html_ = struct_repr, struct_html
 
@@ -77,7 +77,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     vanished: int = 0
     """How many events at the end are missing that the catalogue has seen in this very log."""
     repairs: list[Repair] = []
-    """What earlier repairs found missing. The log is whole without it, so that it may be ok."""
+    """The losses found by earlier repairs. The log is consistent without them, so it may be ok."""
     damage: str = ""
     """What is wrong with how the log is kept, beyond the gaps in it."""
     checksummed: bool = True
@@ -87,34 +87,34 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """False for a sealed log without its key: only its checksums could be compared."""
     tampered: list[TamperedPlace] = []
     head: str = ""
-    """Stands for every event that is there now; empty if there is none, or one is damaged.
+    """A digest of all events that are there now; empty if there are none, or one is damaged.
 
-    Kept elsewhere, it tells later whether all of them are still there, as they are.
+    Kept elsewhere, it shows later whether all of them are still there, unchanged.
     """
     kept: bool | None = None
-    """Whether what an earlier head stands for is still there; None if none was given."""
+    """Whether all events of an earlier head are still there, unchanged; None if no head was given."""
 
     @property
     def lost_events(self) -> int:
-        """How many events are known to be missing."""
+        """The number of events that are known to be missing."""
         return sum(gap.last_seq - gap.first_seq + 1 for gap in self.gaps)
 
     def explain(self) -> list[str]:
-        """The findings in plain words, one sentence each."""
+        """Return the findings in plain words, one sentence each."""
         return list(_explain(self))
 
 
 def verify_log(session_id: str, log: Log, documents: Documents, *, head: str | None = None) -> Report:
-    """Read everything and say what is whole. Changes nothing.
+    """Check every byte and report what is intact. Changes nothing.
 
-    ``head`` is that of an earlier report: the log must begin with what it stands for. Raises
-    UsageError if it is none.
+    ``head`` is that of an earlier report: the log must still begin with those events. Raises
+    UsageError if it is not a head.
     """
     report = _verify_once(session_id, log, documents, _Heads(head))
     for _ in range(_LOOKS_MAX):
         if not report.gaps:
             break
-        # A writer may have cut off, and written anew, what had been read before: look again.
+        # A writer may have cut off and rewritten what had been read before: look again.
         before, report = report, _verify_once(session_id, log, documents, _Heads(head))
         if report.gaps == before.gaps:
             break
@@ -122,7 +122,7 @@ def verify_log(session_id: str, log: Log, documents: Documents, *, head: str | N
 
 
 class _Reading(msgspec.Struct):
-    """What was found while every byte of a log was read."""
+    """The findings of reading every byte of a log."""
 
     position: Position = START
     torn: int = 0
@@ -142,12 +142,12 @@ class _Reading(msgspec.Struct):
 
 
 def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads) -> Report:
-    # Asked before the log is read, since a writer may go on meanwhile.
+    # Read before the log, because a writer may go on meanwhile.
     settled, newest = log.settled(), None
     with contextlib.suppress(HoldfastError):
         newest = Snapshots(documents).newest()
     marks = _marks(Snapshots(documents))
-    # The whole snapshots that tell what was before them, oldest first.
+    # The intact snapshots that have a digest of the log before them, oldest first.
     prefixes = {seq: mark for seq, mark in reversed(marks.items()) if mark is not None and mark[1]}
     chain = heads.chain(prefixes)
     try:
@@ -161,7 +161,7 @@ def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads)
         damage = _FOREIGN
     tampered = read.tampered + ([] if read.gaps else _check_prefixes(prefixes, chain))
     gaps = read.gaps
-    # What the log had at its end and has no more.
+    # The log had more at its end once.
     if not gaps and not (damage and log.unseal is None):
         ahead = None
         if newest is not None and newest.offset > position.offset:
@@ -224,7 +224,7 @@ def _repairs(events: list[Event]) -> Iterator[Repair]:
 
 
 class _Heads:
-    """The head of a log, and whether it still has what an earlier one stands for."""
+    """The head of a log, and whether it still has the events of an earlier one."""
 
     def __init__(self, noted: str | None) -> None:
         match = None if noted is None else _HEAD.fullmatch(noted)
@@ -237,7 +237,7 @@ class _Heads:
         return PrefixChain(offsets if self._noted is None else [*offsets, self._noted[0]])
 
     def told(self, report: Report, chain: PrefixChain, log: Log, end: int) -> Report:
-        """The report with what is known of heads; ``end`` is where the last event ends."""
+        """Return the report with its heads; ``end`` is where the last event ends."""
         head = ""
         if end and not report.gaps:
             digest = prefix_digest(log, end, "", 0)[0] if report.torn_bytes else chain.digest_here()
@@ -250,7 +250,7 @@ class _Heads:
 
 
 def _verify_closed(session_id: str, log: Log, heads: _Heads) -> Report:
-    """A sealed log without its key: its checksums are all that can be compared."""
+    """Check a sealed log without its key: its checksums are all that can be compared."""
     data = b"".join(log.read())
     found = salvage(data, START, chained=False)
     chain = heads.chain({})
@@ -271,7 +271,7 @@ def _verify_closed(session_id: str, log: Log, heads: _Heads) -> Report:
 
 
 def _open_each(found: Salvage, unseal: Unseal) -> tuple[list[Event], list[TamperedPlace]]:
-    """Every line by itself: the events that open, and what does not."""
+    """Open every line by itself; return the events that open, and what does not."""
     events: list[Event] = []
     tampered: list[TamperedPlace] = []
     before: bytes | None = BEFORE_ALL
@@ -311,10 +311,10 @@ def _opened_by(event: Event) -> str:
 
 
 def _marks(snapshots: Snapshots) -> dict[int, tuple[int, str] | None]:
-    """Where each snapshot was taken, and the digest of what was before it; None if it is not whole.
+    """Return where each snapshot was taken, and the digest of the log before it; None if it is not intact.
 
-    To be asked before the log is read, newest first: a writer that goes on takes others, which know
-    more than was read, and lets the oldest go. Those are left out.
+    Call it before the log is read. It reads newest first: a writer that goes on takes newer ones, which know
+    more than was read, and drops the oldest. Those are left out.
     """
     found: dict[int, tuple[int, str] | None] = {}
     for seq in snapshots.seqs():
@@ -329,7 +329,7 @@ def _marks(snapshots: Snapshots) -> dict[int, tuple[int, str] | None]:
 
 
 def _check_prefixes(prefixes: dict[int, tuple[int, str]], chain: PrefixChain) -> list[TamperedPlace]:
-    """Whether the log begins with the very bytes that each snapshot was taken of; the first not."""
+    """Compare the beginning of the log with the digest of each snapshot; return the first that differs."""
     good = 0
     for seq, (offset, prefix) in prefixes.items():
         digest = chain.digests.get(offset)

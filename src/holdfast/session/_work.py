@@ -1,4 +1,4 @@
-"""The function that a step calls, as the record knows it: its name, arguments and result, and when to try again."""
+"""The function of a step, as it is recorded: its name, arguments and result, and its retries."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ import msgspec
 from holdfast.errors import OutcomeUnknown, UsageError
 from holdfast.session._lifetime import was_cancelled
 
-Work = Callable[..., Any]  # what a step does
+Work = Callable[..., Any]  # the function of a step
 
 
 class Retry(msgspec.Struct, frozen=True):
     """How often a step is tried in all, how long it waits in between, and after which errors.
 
-    Attempts are counted on record: a process that comes later goes on counting, and waits only for
-    what is left of the time.
+    Attempts are recorded: a later process goes on counting, and waits only for the rest of the time.
     """
 
     attempts: int
@@ -29,7 +28,7 @@ class Retry(msgspec.Struct, frozen=True):
     on: tuple[type[BaseException], ...] | type[BaseException] = (Exception,)
 
     def __post_init__(self) -> None:
-        """Raise UsageError for what could never work."""
+        """Raise UsageError for values that could never work."""
         if isinstance(self.attempts, bool) or not isinstance(self.attempts, int):
             raise UsageError(f"attempts is a number, not {self.attempts!r}")
         if self.attempts < 1:
@@ -40,7 +39,7 @@ class Retry(msgspec.Struct, frozen=True):
             raise UsageError(f"on is a class of exceptions or a tuple of them, not {self.on!r}")
 
     def takes(self, kinds: list[str]) -> bool:
-        """Whether an error whose class has these names is one to try again after; time-outs only if one is named."""
+        """Return whether to try again after an error whose class has these names; time-outs only if one is named."""
         named = [name_of_class(one) for one in self._kinds()]
         return any(one in kinds for one in named) and (not is_timeout(kinds) or is_timeout(named))
 
@@ -49,13 +48,13 @@ class Retry(msgspec.Struct, frozen=True):
 
 
 def encode_arguments(name: str, given: Any) -> bytes:
-    """Return the arguments of a step as bytes that are always the same. Raises UsageError if they are no data."""
+    """Return the arguments of a step as bytes that are always the same. Raises UsageError if they are not data."""
     try:
         encoded = msgspec.json.encode(given, enc_hook=plain_object, order="deterministic")
-        if b"null" in encoded:  # which stands for numbers that are none as well
+        if b"null" in encoded:  # which also stands for NaN and infinity
             json.dumps(msgspec.to_builtins(given, str_keys=True, enc_hook=plain_object), allow_nan=False)
         return encoded
-    except Exception as error:  # what the arguments' own code raises may be anything
+    except Exception as error:  # the arguments' own code may raise anything
         raise UsageError(
             f"the arguments of {name} cannot be written as JSON: {error}",
             remedy="Give the step plain data, or a `key` made from its arguments.",
@@ -76,14 +75,14 @@ def name_of_class(kind: type) -> str:
 
 
 def is_timeout(kinds: list[str]) -> bool:
-    """Whether one of these classes is that of a time-out; many libraries have one of their own."""
+    """Return whether one of these classes is a time-out; many libraries have their own."""
     return any("Timeout" in kind.rpartition(".")[2] for kind in kinds)
 
 
 def classify_error(error: BaseException) -> tuple[list[str], bool]:
     """Return the names of an exception's classes, and whether the work was abandoned, so that it may have taken effect.
 
-    The names are those of its class and the bases, then the same of the members of a group, any of which may be the
+    The names are those of its class and the bases, then those of the members of a group, any of which may be the
     one that abandoned the work.
     """
     each = [error, *_members(error)]
@@ -99,7 +98,7 @@ def _members(error: BaseException) -> Iterator[BaseException]:
 
 
 def bound(fn: Work, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Arguments by their names, so that positional and named ones are the same, and those of a partial function."""
+    """Return arguments by name, so that positional and named ones are the same, also for a partial function."""
     while isinstance(fn, functools.partial):
         args, kwargs = (*fn.args, *args), {**fn.keywords, **kwargs}
         fn = fn.func
@@ -116,7 +115,7 @@ def bound(fn: Work, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise UsageError(f"{name_of(fn)} cannot be called so: {error}") from error
     from holdfast.session.session import Session
 
-    # Defaults are not applied: a parameter added later must not make old steps other ones.
+    # Defaults are not applied: a parameter added later must not change the identity of old steps.
     return {
         name: value
         for at, (name, value) in enumerate(given.items())
@@ -125,7 +124,7 @@ def bound(fn: Work, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def as_returned(value: Any, fn: Work) -> Any:
-    """What was stored, as the type that the function says it returns, where it names one."""
+    """Return a stored value as the annotated return type of the function, if it has one."""
     kind = _look_at(fn).kind
     if kind is None:
         return value
@@ -140,25 +139,25 @@ def _validated(kind: Any, value: Any) -> Any:
 
 
 def plain_object(value: Any) -> Any:
-    """Models of Pydantic have a plain form; of anything else a text would differ every time."""
+    """Return the plain form of a Pydantic model; the text of any other object would differ every time."""
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
-        return dump(mode="json", by_alias=True, round_trip=True)  # what the model takes again
+        return dump(mode="json", by_alias=True, round_trip=True)  # the form that the model accepts again
     raise TypeError(f"{type(value).__name__} is no plain data")
 
 
 def is_async(fn: Work) -> bool:
-    """Whether a call of it has to be awaited."""
+    """Return whether a call of it has to be awaited."""
     return _look_at(fn).is_async
 
 
 def is_lazy(fn: Work) -> bool:
-    """Whether it is a generator, a call of which does nothing yet."""
+    """Return whether it is a generator, whose call does nothing yet."""
     return _look_at(fn).is_lazy
 
 
 def is_undone(value: Any) -> bool:
-    """Whether a function gave, instead of a result, what has to be run first."""
+    """Return whether a function returned something that has to be run first instead of a result."""
     return inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value)
 
 
@@ -166,9 +165,9 @@ class _Look(NamedTuple):
     signature: inspect.Signature | None
     """None for a function written in C."""
     kind: Any
-    """The type that it says it returns, if it names one."""
+    """The annotated return type, if there is one."""
     is_plain: bool
-    """Whether every parameter may be given by its place, one argument each."""
+    """Whether every parameter may be given by position, one argument each."""
     is_async: bool
     is_lazy: bool
 
@@ -180,17 +179,17 @@ def _look_at(fn: Work) -> _Look:
         return _known.__wrapped__(fn)
 
 
-@functools.lru_cache(512)  # a lambda made anew each time is not kept long
+@functools.lru_cache(512)  # a lambda that is made anew each time is not kept long
 def _known(fn: Work) -> _Look:
     signature = kind = None
     with contextlib.suppress(TypeError, ValueError):
         signature = inspect.signature(fn)
     while isinstance(fn, functools.partial):
         fn = fn.func
-    # Of an object that can be called, what its class says of that.
+    # For a callable object, the annotations of its class.
     said = fn if isinstance(fn, type) or inspect.isroutine(fn) else type(fn).__call__
     if getattr(said, "__annotations__", {}).get("return"):
-        with contextlib.suppress(Exception):  # a name that is only there for a type checker
+        with contextlib.suppress(Exception):  # a name that only a type checker knows
             kind = get_type_hints(said).get("return")
     plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
     is_plain = signature is not None and all(one.kind is plain for one in signature.parameters.values())

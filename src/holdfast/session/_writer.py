@@ -1,6 +1,6 @@
 """The writer: gives each event its number, its time and its line, and hands it to the log.
 
-It works without a session and is not safe for threads by itself: the session's lock is around it.
+It works without a session and is not thread-safe by itself: callers hold the session's lock.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from holdfast.security import Sealer
 
 _PERCENT = 100
-# Events that end or explain a session are written even when it is over its size limit.
+# Events that end or explain a session are written even beyond its size limit.
 _ALWAYS_ALLOWED = frozenset(["closed", "turn_end", "interrupted", "suspended", "tool_result", "opened"])
 _decode_lines = msgspec.json.Decoder(Event).decode_lines
 # State that is small by nature; variables, memory and plugins may be as large as a blob.
@@ -46,7 +46,7 @@ _WHOLE_STATE = frozenset(["config", "instructions", "metadata", "permission", "t
     ["link", "tag", "task", "title", "todo_update", "untag", "usage"]
 )
 OWN_TYPES = frozenset(["session_start", "opened", "closed"])
-"""What the session itself records of its life; nobody else may claim it."""
+"""Events that the session itself records; callers may not."""
 _MESSAGES = frozenset(["user", "assistant", "system"])
 
 
@@ -61,7 +61,10 @@ class Draft(NamedTuple):
 
 
 def as_draft(event: Event | tuple[str, dict[str, Any]]) -> Draft:
-    """An event of a batch. Raises InvalidData for what is none, UsageError for one of our own."""
+    """Return an event of a batch as a draft.
+
+    Raises InvalidData for anything else, UsageError for one of our own types.
+    """
     if isinstance(event, Event):
         draft = Draft(event.type, event.data, event.run, event.key, event.timestamp or None)
     else:
@@ -98,11 +101,11 @@ class Writer:
         self.epoch = epoch
         self.limits = limits or Limits()
         self.line_bytes_max = min(self.limits.blob_bytes_min, self.limits.message_bytes_max)
-        """An event whose data is larger is looked at more closely."""
+        """An event with larger data takes the slow path."""
         self.staged = staged
         self.dead: HoldfastError | None = None
         self.tell: Callable[[Notice], None] | None = None
-        """Who is told when the right to write was lost."""
+        """Called when the right to write was lost."""
         self._documents = documents
         self._clock = clock
         self._sealer: Sealer | None = None
@@ -110,9 +113,9 @@ class Writer:
         """The end of the last line that was sealed."""
         self._defers = defers
         self.lead = b""
-        """What goes before the first line: the newline that the last one of a plain log may lack."""
+        """Written before the first line: the newline that the last one of a plain log may lack."""
         self.saved = position
-        """Up to here the log has been given what was written."""
+        """The position up to which everything was handed to the log."""
         self._waiting: list[bytes] = []
         self._waiting_blobs: dict[str, bytes] = {}
 
@@ -126,11 +129,11 @@ class Writer:
 
     @property
     def goes_straight(self) -> bool:
-        """Whether a usual line may be given to the log, and its time be the system's."""
+        """Whether an ordinary line may go to the log directly, with the system's time."""
         return self._sealer is None and not self.lead and not self.staged and self._clock is now_ms
 
     def go_on_from(self, position: Position) -> None:
-        """Go on from what the log and what is staged were found to have, whatever was known before."""
+        """Continue from the actual end of the log and the staged lines, whatever was known before."""
         if position != self.position:
             # The newline that the last line lacked is written with the first.
             self.lead = b"" if position.offset > self.offset else self.lead
@@ -141,11 +144,11 @@ class Writer:
             self.sealed_end = sealed_end(self._waiting[-1]) if self._waiting else end_before(self.log, self.offset)
 
     def seal_with(self, sealer: Sealer, before: bytes) -> None:
-        """Seal what is written from now on; ``before`` is the end of the last sealed line."""
+        """Seal everything from now on; ``before`` is the end of the last sealed line."""
         self._sealer, self.sealed_end = sealer, before
 
     def append(self, draft: Draft) -> Event:
-        """Write one event. Raises before anything is written, or nothing was."""
+        """Write one event. If it raises, nothing was written."""
         type, data, run, key, timestamp = draft
         is_usual = run is None and key is None and timestamp is None
         raw = encode_data(data, self.limits) if is_usual and not self.lead else None
@@ -168,7 +171,7 @@ class Writer:
         return event
 
     def extend(self, drafts: Sequence[Draft], spare: Collection[int] = ()) -> list[Event]:
-        """Write a batch with one append, all or nothing; at ``spare`` stands what was accepted before, at any size."""
+        """Write a batch with one append, all or nothing; places in ``spare`` were accepted before, at any size."""
         seq, offset, crc = self.position
         before, lead, now = self.sealed_end, self.lead, self._clock()
         events: list[Event] = []
@@ -189,7 +192,7 @@ class Writer:
             raise self._over_full(offset + size)
         if events:
             seq_after, offset_after = seq + len(events), offset + size
-            # Only now: what is refused above leaves nothing behind.
+            # Only now: events refused above leave nothing behind.
             if self.staged:
                 self._waiting_blobs.update(blobs)
             else:
@@ -226,13 +229,13 @@ class Writer:
         return list(self._waiting)
 
     def notice_at(self) -> int:
-        """The size at which the session's user should be told that it is nearly full."""
+        """Return the size at which to warn that the session is nearly full."""
         return self.limits.session_bytes_max * self.limits.session_notice_percent // _PERCENT
 
     def _event(self, draft: Draft, seq: int, now: int, blobs: dict[str, bytes], *, more: bool) -> Event:
-        """The event; big parts of its data are taken out and added to ``blobs``."""
+        """Return the event; big parts of its data are moved to ``blobs``."""
         type_bytes(draft.type)
-        # Every key is kept in the state, for ever.
+        # Every key is kept in the state for good.
         if isinstance(draft.key, str) and len(draft.key) > self.limits.key_chars_max:
             raise self._too_large(f"the key of an event has {len(draft.key):,} characters", "key_chars_max")
         raw = encode_data(draft.data, self.limits)
@@ -241,7 +244,7 @@ class Writer:
             if size > self.limits.message_bytes_max:
                 raise self._too_large(f"the message has {size:,} bytes of text", "message_bytes_max", size)
         if len(raw) > self.limits.blob_bytes_min:
-            # The fold keeps such state whole in memory and in every snapshot, without its payloads.
+            # The fold keeps such state in memory and in every snapshot, without its payloads.
             if draft.type in _WHOLE_STATE:
                 raise self._too_large(f"a {draft.type} event has {len(raw):,} bytes", "blob_bytes_min", len(raw))
             raw, taken = encode_with_blobs(draft.data, self.limits)
@@ -276,7 +279,7 @@ class Writer:
             raise
 
     def failed(self, error: StoreError) -> HoldfastError:
-        """The error to raise: one after which nothing can be written carries what is in doubt."""
+        """Return the error to raise; if writing is no longer possible, it carries the events in doubt."""
         # Nothing was written, and there may be room again: the session stays usable.
         if isinstance(error, StoreFull):
             return error

@@ -1,11 +1,11 @@
 """Questions that a session waits for, and their answers, which any process may give.
 
-A log has one writer, and a person answers while somebody else may have the session open. So an answer is a document
-first, which is put only if there is none: the first one wins, on every store. Whoever has the session turns it into
-an event, and removes the document once that is on the medium.
+A log has one writer, and a person may answer while another process has the session open. So an answer is a
+document first, which is put only if there is none: the first one wins, on every store. The process that has the
+session turns it into an event, and removes the document once that is on the medium.
 """
 
-# Loaded late: most sessions wait for nobody.
+# Loaded late: most sessions wait for nothing.
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ ID_CHARS = 2 * _ID_BYTES
 
 
 class Edited(msgspec.Struct, frozen=True):
-    """Approve a call with other arguments than the model gave."""
+    """Approve a call with other arguments than the model's."""
 
     args: dict[str, Any]
 
 
 class Result(msgspec.Struct, frozen=True):
-    """Answer in the place of the tool, which does not run."""
+    """Answer in place of the tool, which does not run."""
 
     value: Any
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was answered to a question: the document, and what its event says."""
+    """An answer to a question: the document, and the data of its event."""
 
     id: str
     decision: str
@@ -61,7 +61,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """For how long an approval counts: ``once``, for the ``session``, or ``always``."""
 
     def is_same(self, other: Answer) -> bool:
-        """Whether it says the same, whoever said it."""
+        """Return whether it says the same, whoever gave it."""
         return (self.id, self.decision, self.args, self.result) == (other.id, other.decision, other.args, other.result)
 
     def __str__(self) -> str:
@@ -70,19 +70,19 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """A question that is open. Times are Unix milliseconds."""
+    """An open question. Times are Unix milliseconds."""
 
     id: str
     session_id: str
     run: str | None = None
     tool: str = ""
     args: Any = None
-    """The arguments of the call that waits; None where they cannot be read."""
+    """The arguments of the waiting call; None if they cannot be read."""
     reason: str = ""
     asked_at: int = 0
     expires_at: int | None = None
     kind: str = "permission"
-    """``permission`` or ``input`` of a person; ``time`` or ``event`` of nobody."""
+    """``permission`` or ``input`` asks a person; ``time`` or ``event`` does not."""
     agent: str | None = None
     call: str | None = None
     digest: str = ""
@@ -95,14 +95,14 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def waiting_of(session_id: str, id: str, ask: AskState, args: Any = None, token: str | None = None) -> Waiting:
-    """Return an open question as people are shown it."""
+    """Return an open question as people see it."""
     names = [name for name in Waiting.__struct_fields__ if hasattr(ask, name) and name != "token"]
     known = {name: getattr(ask, name) for name in names}
     return Waiting(id=id, session_id=session_id, args=args, token=token, **known)
 
 
 def ask_id(log: str | None, run: str | None, call: str | None, kind: str) -> str:
-    """Return the id of a question: the same for who asks it again after a crash."""
+    """Return the id of a question, which is the same if it is asked again after a crash."""
     return blake2b("\0".join((log or "", run or "", call or "", kind)).encode(), digest_size=_ID_BYTES).hexdigest()
 
 
@@ -112,7 +112,7 @@ _SCOPES = ("once", "session", "always")
 def read_answer(
     id: str, given: Any, *, redacted: Callable[[dict[str, Any]], dict[str, Any]] | None = None, **said: Any
 ) -> Answer:
-    """Return what a caller answers, as an event will say it: its document is kept before that. Raises UsageError."""
+    """Return a caller's answer in the form of its event; its document is kept first. Raises UsageError."""
     answer = _read(id, given, **said)
     return answer if redacted is None else msgspec.convert(redacted(msgspec.structs.asdict(answer)), Answer)
 
@@ -161,18 +161,18 @@ def put_answer(documents: Documents, answer: Answer) -> Answer:
 
 
 def kept_answers(documents: Documents) -> dict[str, Answer]:
-    """Return the answers that no event tells of yet, by question."""
+    """Return the answers that are not recorded as events yet, by question."""
     found = {name.removeprefix(ANSWERS): documents.get(name) for name in documents.names(ANSWERS)}
     return {id: msgspec.json.decode(one[0], type=Answer) for id, one in found.items() if one is not None}
 
 
 def drop_answer(documents: Documents, id: str) -> None:
-    """Remove the document of an answer, once an event tells of it or it does not count."""
+    """Remove the document of an answer, once it is recorded or it does not count."""
     documents.delete(ANSWERS + id)
 
 
 def answered_by(events: Iterable[Event], id: str) -> Answer | None:
-    """Return the answer to a question that events tell of."""
+    """Return the recorded answer to a question."""
     for event in events:
         if event.type == "permission" and event.data.get("id") == id:
             names = [name for name in Answer.__struct_fields__ if event.data.get(name) is not None]
@@ -181,13 +181,13 @@ def answered_by(events: Iterable[Event], id: str) -> Answer | None:
 
 
 def overdue(id: str, ask: AskState, now: int) -> Answer | None:
-    """Return what time answers to a question: its time has come, or it has expired."""
+    """Return the answer that time gives to a question: its time has come, or it has expired."""
     if not ask.is_open:
         return None
     if ask.until is not None and now >= ask.until:
         when = datetime.fromtimestamp(ask.until / 1000, UTC).isoformat()
         return Answer(id=id, decision="result", result=f"waited until {when}", by="timer", via="timer", at=now)
-    # One of an earlier version has a token and no id of its own: a new message ends its waiting.
+    # A question of an earlier version has a token and no id of its own: a new message ends its waiting.
     if ask.for_person and "@" not in id and is_late(ask, now):
         decision = "allow" if ask.on_expiry == "allow" else "deny"
         return Answer(id=id, decision=decision, reason="nobody answered in time", by="expiry", via="expiry", at=now)
@@ -195,12 +195,12 @@ def overdue(id: str, ask: AskState, now: int) -> Answer | None:
 
 
 def is_late(ask: AskState, now: int) -> bool:
-    """Whether it is too late to answer a question."""
+    """Return whether it is too late to answer a question."""
     return ask.expires_at is not None and now >= ask.expires_at
 
 
 def documents_of(session: Session) -> Documents:
-    """Return where the answers for a session are."""
+    """Return the documents with the answers for a session."""
     return session.store.documents(session.key)
 
 
@@ -211,9 +211,9 @@ def give_answers(
     events: Callable[[], Iterable[Event]],
     answers: Iterable[Answer],
 ) -> list[Answer]:
-    """Keep answers for a session, whoever has it; those that count.
+    """Keep answers for a session, whichever process has it open; return those that count.
 
-    UsageError, before anything is kept, for one that is none.
+    Raises UsageError, before anything is kept, for an invalid one.
     """
     answers, open_ones = list(answers), {id: ask for id, ask in asks.items() if ask.is_open}
     for answer in answers:
@@ -249,12 +249,12 @@ def check_settled(answer: Answer, counts: Answer | None, session_id: str) -> Non
 
 
 def expired(id: str, session_id: str) -> UsageError:
-    """Return the error for a question that nobody can answer any more."""
+    """Return the error for a question that can no longer be answered."""
     return UsageError(f"question {id} has expired; what its settings say counts as its answer", session_id=session_id)
 
 
 def is_due(session: Session) -> bool:
-    """Whether a session that is open here can go on: something is answered, or a time has come."""
+    """Return whether a session that is open here can go on: there is an answer, or a time has come."""
     asks, now = session.live_state.asks, now_ms()
     if any(not ask.is_open or overdue(id, ask, now) is not None for id, ask in asks.items()):
         return True
@@ -262,9 +262,9 @@ def is_due(session: Session) -> bool:
 
 
 def take_answers(session: Session) -> bool:
-    """Turn the answers that were given for a session into events, with those that time gives; whether there were any.
+    """Turn the answers for a session, and those that time gives, into events; return whether there were any.
 
-    Only for who has the session. The documents go once the events are on the medium.
+    Only for the process that has the session. The documents go once the events are on the medium.
     """
     asks, documents, now = session.live_state.asks, documents_of(session), now_ms()
     late = [found for id, ask in asks.items() if (found := overdue(id, ask, now)) is not None]
@@ -288,7 +288,7 @@ def take_answers(session: Session) -> bool:
 
 
 # Waiting for a time, without a call that waits.
-_TICK_S = 1.0  # so that a clock that was set forward is seen
+_TICK_S = 1.0  # so that a clock that is set forward is noticed
 
 
 def sleep_until(session: Session, when: datetime) -> None:
@@ -314,7 +314,7 @@ async def asleep_until(session: Session, when: datetime) -> None:
 
 
 def _begin_sleep(session: Session, when: datetime) -> str | None:
-    """Record that a session waits until a time; the id of that, or None if the time has come. Raises UsageError."""
+    """Record that a session waits until a time; return the id, or None if the time has come. Raises UsageError."""
     if not isinstance(when, datetime) or when.tzinfo is None:
         raise UsageError(
             f"the time to wait for is a datetime with a time zone, not {when!r:.60}", remedy="datetime.now(UTC) + …"
@@ -333,7 +333,7 @@ def _begin_sleep(session: Session, when: datetime) -> str | None:
 
 
 def _ticks(session: Session, id: str) -> Iterator[float]:
-    """Yield how long to sleep, again and again, until the time has come or somebody ended the waiting.
+    """Yield how long to sleep, repeatedly, until the time has come or the waiting was ended.
 
     A clock that is set back makes it no longer than it was when this began.
     """

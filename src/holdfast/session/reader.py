@@ -44,9 +44,9 @@ def read_range(
     limit: int | None = None,
     after: Position = START,
 ) -> Iterator[Event]:
-    """The valid events with ``start <= seq < stop``, of these types, at most ``limit`` of them.
+    """Return the valid events with ``start <= seq < stop``, of these types, at most ``limit`` of them.
 
-    Backwards, only as much of the log is read as the limit needs; forwards, what comes ``after``
+    Backwards, only as much of the log is read as the limit needs; forwards, reading starts ``after``
     a position that a reader has reached.
     """
     events = one_by_one(_backwards(log)) if reverse else read_forwards(log, after)
@@ -70,7 +70,7 @@ def _chosen(
 
 
 def _backwards(log: Log) -> Iterator[Sequence[Event]]:
-    """Every valid event, newest first, in slowly growing pieces until the beginning is reached."""
+    """Yield every valid event, newest first, in slowly growing pieces until the beginning is reached."""
     below: int | None = None
     wanted = _PIECE_BYTES_MIN
     offset, data = log.read_tail(_TAIL_BYTES)
@@ -84,13 +84,13 @@ def _backwards(log: Log) -> Iterator[Sequence[Event]]:
         start = max(0, begin.offset - wanted)
         found = _piece(log, start, log.read_part(start, begin.offset), begin)
         wanted = int(wanted * _PIECE_GROWTH)
-    # What is damaged, or cut where no piece may end, is read as a whole.
+    # A log that is damaged, or cut where no piece may end, is read as a whole.
     whole = list(read_forwards(log))
     yield [event for event in reversed(whole) if below is None or event.seq < below]
 
 
 def _piece(log: Log, start: int, data: bytes, end: Position | None) -> tuple[Position, list[Event]] | None:
-    """The events read from ``start`` on, and where they begin; None if not verified, or not leading to ``end``."""
+    """Return the events from ``start`` on, and where they begin; None if not verified, or not leading to ``end``."""
     found = second_line(start, data)
     if found is None:
         return None
@@ -111,9 +111,9 @@ _decode_number = msgspec.json.Decoder(_Numbered).decode
 
 
 def second_line(offset: int, data: bytes) -> tuple[Position, int] | None:
-    """Where a line of a tail begins by what the one before it says of itself: the second whole one.
+    """Return where the second complete line of a tail begins, according to the line before it.
 
-    Or a later one: none is told that stands inside of a batch.
+    A later one if that is inside a batch.
     """
     if offset == 0:
         return START, 0
@@ -132,7 +132,7 @@ def second_line(offset: int, data: bytes) -> tuple[Position, int] | None:
 
 
 def whole_end(log: Log) -> Position | None:
-    """Where the last whole event of a log ends; None if its tail alone does not show that."""
+    """Return where the last complete event of a log ends; None if its tail alone does not show that."""
     offset, data = log.read_tail(_TAIL_BYTES)
     found = second_line(offset, data)
     if found is None:
@@ -140,21 +140,21 @@ def whole_end(log: Log) -> Position | None:
     begin, taken = found
     reader = LineReader(begin, log.unseal)
     reader.feed(data[taken:])
-    # What the first position is made of was believed without a checksum; the line after it was not.
+    # The first position was taken from a line without checking its checksum; the line after it was checked.
     is_verified = not reader.damaged and (offset == 0 or reader.position != begin)
     return reader.position if is_verified else None
 
 
 def read_forwards(log: Log, after: Position = START) -> Iterator[Event]:
-    """Every valid event, in order, also of a damaged log; one made anew since ``after`` is read from its beginning."""
+    """Yield every valid event in order, also of a damaged log; a log recreated since ``after`` from its beginning."""
     return one_by_one(_batches(log, after))
 
 
 def _batches(log: Log, after: Position) -> Iterator[list[Event]]:
-    """The events as they become whole.
+    """Yield the events as they become complete.
 
-    What seems damaged is looked at again from the last whole event on: half a batch that a crash
-    left may have been read, cut off by the next writer, and other lines be in its place by now.
+    Apparent damage is checked again from the last complete event on: half a batch that a crash
+    left may have been read, cut off by the next writer, and replaced by other lines since.
     """
     begun = chunks_after(log, after)
     reader = reader_at(log, START if begun is None else after)
@@ -177,10 +177,10 @@ def _batches(log: Log, after: Position) -> Iterator[list[Event]]:
 
 
 def read_blocks(log: Log, block_bytes: int) -> Iterator[tuple[bytes, Position]]:
-    """The lines of a log, at least so many bytes at a time, and the position after them.
+    """Yield the lines of a log, at least ``size`` bytes at a time, and the position after them.
 
     They are verified and not decoded: for readers that need little of each event. It ends with the first bytes that
-    are not as a writer of ours leaves them; from there on :func:`read_range` goes on ``after`` the last position.
+    Holdfast would not write; from there on :func:`read_range` continues ``after`` the last position.
     """
     end = START
     for block in verified_blocks(log.read(), block_bytes):
@@ -190,7 +190,7 @@ def read_blocks(log: Log, block_bytes: int) -> Iterator[tuple[bytes, Position]]:
 
 
 def _look_again(log: Log, before: LineReader) -> tuple[LineReader, Iterator[bytes], list[Event]] | None:
-    """A reader that finds no damage there, what it has yet to read and its first events; None if it is there still."""
+    """Return a reader that finds no damage there, its unread data and first events; None if it is still there."""
     chunks = chunks_after(log, before.position)
     if chunks is None:
         return None
@@ -205,7 +205,7 @@ def _look_again(log: Log, before: LineReader) -> tuple[LineReader, Iterator[byte
 
 
 class Step(NamedTuple):
-    """The next events of a log, and what is needed to go on after them."""
+    """The next events of a log, and the state needed to continue after them."""
 
     events: list[Event]
     ended: bool
@@ -216,7 +216,7 @@ class Step(NamedTuple):
 
 
 def read_step(log: Log, position: Position, size: int, *, chained: bool | None = None) -> Step:
-    """The events after a position, of about ``size`` bytes, for readers that go on another time."""
+    """Return the events after a position, of about ``size`` bytes, for readers that continue another time."""
     reader = reader_at(log, position, chained=chained)
     events: list[Event] = []
     ended, taken = True, 0
@@ -233,7 +233,7 @@ def read_step(log: Log, position: Position, size: int, *, chained: bool | None =
 
 
 def reader_at(log: Log, position: Position, *, chained: bool | None = None) -> LineReader:
-    """A reader of what comes after a position, which knows what the line before it ends with."""
+    """Return a reader of the events after a position, which knows the end of the line before."""
     if log.unseal is None or not position.offset:
         return LineReader(position, log.unseal, chained=chained)
     from holdfast.session._sealed_store import end_before
@@ -242,7 +242,7 @@ def reader_at(log: Log, position: Position, *, chained: bool | None = None) -> L
 
 
 def chunks_after(log: Log, position: Position) -> Iterator[bytes] | None:
-    """What the log has from a position on; None if what is before does not end as that says."""
+    """Return what the log has from a position on; None if the bytes before do not match it."""
     if position.offset == 0:
         return log.read()
     start = position.offset - LINE_END_BYTES
@@ -262,30 +262,30 @@ def chunks_after(log: Log, position: Position) -> Iterator[bytes] | None:
 
 
 def fits(log: Log, position: Position) -> bool:
-    """Whether the log's bytes before a position, which is not its beginning, end as that says."""
+    """Return whether the log's bytes before a position, which is not its beginning, match it."""
     return position.offset > 0 and chunks_after(log, position) is not None
 
 
 def resolve_blobs(events: Iterable[Event], documents: Documents) -> Iterator[Event]:
-    """The events with references replaced by their payloads, or by a text that one is missing or damaged."""
+    """Yield the events with references replaced by their payloads, or by a text that one is missing or damaged."""
     for event in events:
         if event.is_whole or not has_blob(bytes(event.raw)):
             yield event
             continue
         whole = Event(event.type, event.seq, event.timestamp, event.raw, event.run, event.key)
-        # From the recorded bytes: only there a reference and user data that looks like one differ.
+        # From the recorded bytes: only there a reference differs from user data that looks like one.
         whole.__dict__["data"] = fill_references(decode_json(event.raw), blob_loader(documents))
         yield whole
 
 
 def blob_loader(documents: Documents) -> LoadBlob:
-    """What gives the payload of a reference, for values that the state holds."""
+    """Return a function that loads the payload of a reference, for values in the state."""
 
     def payload(reference: dict[str, Any]) -> Any:
         name = reference[BLOB_KEY]
         try:
             found = documents.get(f"blobs/{name}")
-            # Its length is what was counted before it was asked for.
+            # Its length was counted before it was asked for.
             if found is None or len(found[0]) != reference["bytes"] or blob_name(found[0]) != name:
                 return f"[{reference['bytes']} bytes that are missing or damaged]"
             return read_blob(found[0], str(reference.get("media")))
@@ -296,7 +296,7 @@ def blob_loader(documents: Documents) -> LoadBlob:
 
 
 def references(value: object) -> Iterator[str]:
-    """The names of all payloads that a value refers to."""
+    """Yield the names of all payloads that a value refers to."""
     if is_reference(value):
         assert isinstance(value, dict)
         yield value[BLOB_KEY]

@@ -1,7 +1,7 @@
-"""Session: one conversation that is open to be written and read.
+"""Session: one conversation that is open for writing and reading.
 
-Each method is a signature, its contract and one call. The log and the state that is folded from it
-are in ``_journal``; what the other modules do, they do with that.
+Each method is a signature, its contract and one call. The log and the state folded from it are in
+``_journal``; the other modules work with that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 _MS = 1000.0
 
 entered: ContextVar[tuple[Session, Any] | None] = ContextVar("holdfast_session", default=None)
-"""The sessions whose ``with`` blocks these are: the innermost, and what was before."""
+"""The sessions of the surrounding ``with`` blocks: the innermost, and the rest."""
 
 
 def open_block() -> tuple[Session, Any] | None:
@@ -49,7 +49,7 @@ def open_block() -> tuple[Session, Any] | None:
 
 
 class Part(Generic[T]):
-    """What a session makes when it is first asked for, once however many threads ask."""
+    """A part of a session, made at first use, once however many threads ask."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make
@@ -58,13 +58,13 @@ class Part(Generic[T]):
     def __get__(self, session: Session | None, _owner: Any = None) -> T:
         if session is None:
             return self  # type: ignore[return-value]  # for whoever looks at the class
-        # One step for all threads: a second memory would lose what is set in the first.
+        # One atomic step: a second memory would lose what is set in the first.
         made: T = vars(session).setdefault(self._make.__name__, self._make(session))
         return made
 
 
 class Session:
-    """One conversation with its state, given by ``Holdfast.session``: a context manager, for any thread."""
+    """One conversation with its state, from ``Holdfast.session``: a context manager, for any thread."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Session:
 
     @Part
     def turns(self) -> Turns:
-        """Who has the turn, and who waits for it."""
+        """The turns of the session: the current one, and those that wait."""
         return Turns(self.id)
 
     @Part
@@ -119,7 +119,7 @@ class Session:
         """Record one event: an Event, or a type and its data.
 
         Returns the event with its seq once it is in the operating system (files). With a ``key``
-        that was used before, nothing is written and the first event comes back.
+        that was used before, nothing is written and the first event is returned.
         """
         return self._journal.append(event, data, run, key)
 
@@ -128,7 +128,7 @@ class Session:
         return self._journal.extend(events)
 
     def record(self, message: Any, *, run: str | None = None) -> list[Event]:
-        """Record a message as a provider's library gives or takes it; the events that say it.
+        """Record a message in the form of a provider's library; return its events.
 
         Takes messages and whole answers of OpenAI (chat completions, Responses), Anthropic, Gemini and Mistral,
         objects or plain data, or a list of messages. ``messages`` gives that provider the same message back. All of
@@ -137,34 +137,34 @@ class Session:
         return _conversation.record_message(self._journal, message, run)
 
     def user(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
-        """What the user said: text or blocks. ``extra`` members are recorded with it."""
+        """Record the user's message: text or blocks. ``extra`` members are recorded with it."""
         return self._journal.record("user", {"role": "user", "content": content, **extra}, run)
 
     def assistant(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
-        """What the agent said; ``usage``, ``model`` and ``agent`` are members worth giving.
+        """Record the agent's message; ``usage``, ``model`` and ``agent`` are members worth giving.
 
-        It takes the place of what was streamed of it by ``delta``. With ``tool_calls`` and the like
-        it is OpenAI's message, as ``record`` takes it.
+        It replaces what ``delta`` streamed of it. With ``tool_calls`` and the like it is OpenAI's
+        message, as ``record`` takes it.
         """
         return _conversation.assistant(self._journal, content, run, extra)
 
     def system(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
-        """The system prompt, from here on."""
+        """Record the system prompt, from here on."""
         return self._journal.record("system", {"role": "system", "content": content, **extra}, run)
 
     def thinking(self, content: str, *, signature: str | None = None, run: str | None = None, **extra: Any) -> Event:
-        """What the agent thought, with the provider's signature if there is one."""
+        """Record the agent's thinking, with the provider's signature if there is one."""
         signed = {} if signature is None else {"signature": signature}
         return self._journal.record("thinking", {"content": content, **extra, **signed}, run)
 
     def delta(self, content: str, *, run: str | None = None, **extra: Any) -> Event:
-        """A piece of an answer as it was streamed to the user."""
+        """Record a piece of an answer as it was streamed to the user."""
         return self._journal.record("delta", {"content": content, **extra}, run)
 
     def tool_call(
         self, tool: str, params: Any = None, *, id: str | None = None, run: str | None = None, **extra: Any
     ) -> Event:
-        """The agent's intent to use a tool. The returned event's ``id`` names the call.
+        """Record the agent's intent to use a tool. The returned event's ``id`` names the call.
 
         With the ``id`` of a call in an assistant message it is that call. Without one it is the
         call that the last assistant message asks for with this tool and these arguments, if there
@@ -175,7 +175,7 @@ class Session:
     def tool_result(
         self, call: Event | str, result: Any = None, *, is_error: bool = False, run: str | None = None, **extra: Any
     ) -> Event:
-        """What a tool gave; ``call`` is the event of its call, or the call's id."""
+        """Record the result of a tool; ``call`` is the event of its call, or the call's id."""
         extra |= {"is_error": True} if is_error else {}
         return _conversation.tool_result(self._journal, call, result, run=run, extra=extra)
 
@@ -184,26 +184,26 @@ class Session:
     ) -> ToolRun:
         """Use a tool inside a ``with`` (or ``async with``) block.
 
-        The intent is on disk before the block runs; what the block puts into ``call.result``, or
-        the error or cancellation that ends it, is recorded after it. Which call it is follows from
-        ``id``, or from the last assistant message, as for :meth:`tool_call`.
+        The intent is on disk before the block runs; the value of ``call.result``, or the error or
+        cancellation that ends the block, is recorded after it. The call is found by ``id``, or in the
+        last assistant message, as for :meth:`tool_call`.
         """
         return ToolRun(self, tool, params, id=id, run=run, **extra)
 
     def turn(self, *, run: str | None = None) -> Turn:
-        """A ``with`` (or ``async with``) block around one turn, flushed at its end.
+        """Return a ``with`` (or ``async with``) block around one turn, flushed at its end.
 
-        Turns of one run are kept apart: whoever comes while one is going on in this process, in any thread or task,
-        waits until it has ended. A turn inside of a turn is a part of it.
+        Turns of one run are kept apart: while one is going on in this process, in any thread or task,
+        another waits until it has ended. A turn inside a turn is a part of it.
         """
         return Turn(self, run=run)
 
     def add_turn(self, role: str, content: Any = None, **message: Any) -> Event:
-        """Record a turn by its role, or a provider's message by its members, as ``record`` does; its last event."""
+        """Record a turn by its role, or a provider's message by its members, as ``record``; return its last event."""
         return _conversation.add_turn(self._journal, role, content, message)
 
     def usage(self, **figures: Any) -> Event:
-        """Tokens and cost that belong to no single message."""
+        """Record tokens and cost that belong to no single message."""
         return self._journal.record("usage", figures)
 
     def tag(self, *tags: str) -> None:
@@ -211,24 +211,24 @@ class Session:
         _conversation.change_tags(self._journal, "tag", tags)
 
     def untag(self, *tags: str) -> None:
-        """Take tags away."""
+        """Remove tags."""
         _conversation.change_tags(self._journal, "untag", tags)
 
     def link(self, kind: str, id: str) -> Event:
-        """Note the id under which another system knows this session."""
+        """Record the id under which another system knows this session."""
         return self._journal.record("link", {"kind": kind, "id": id})
 
     def held_back(self, run: str | None = None) -> dict[str, int]:
-        """Characters of streamed text that are not on record yet, by kind ("text", "thinking").
+        """Return how many characters of streamed text are not recorded yet, by kind ("text", "thinking").
 
-        While secrets are replaced, the last word of a stream waits if a secret may begin with it:
-        for the next ``delta``, the message, or the end of the turn.
+        With redaction, the last word of a stream waits if a secret may begin with it: for the next
+        ``delta``, the message, or the end of the turn.
         """
         redacting = self._journal.redacting
         return {} if redacting is None else redacting.held_back(run)
 
     def record_held(self, run: str | None = None) -> None:
-        """Record what is held back of streams as it is; of a secret begun there only the rest can be replaced."""
+        """Record the held-back text of streams as it is; of a secret begun there only the rest can be replaced."""
         self._journal.record_held(run)
 
     # -- durable steps -----------------------------------------------------------------------
@@ -241,8 +241,8 @@ class Session:
         The intent is on the medium before ``fn`` runs. A known result is returned and ``fn`` does not run, in any
         process. A step that began and did not end raises OutcomeUnknown, unless ``unknown`` is "rerun", or a function
         that is given that error and returns the result it looked up (or ``holdfast.RERUN``). A failure is raised
-        again as StepFailed, or tried again as ``retry`` says. The value comes back as it was stored: as JSON,
-        converted to the type that ``fn`` is annotated to return. The same key with other arguments is a UsageError.
+        again as StepFailed, or tried again as ``retry`` says. The value is returned as it was stored: as JSON,
+        converted to the annotated return type of ``fn``. The same key with other arguments is a UsageError.
         """
         return self.steps.run(self.steps.check(key, fn, args, kwargs, unknown=unknown, retry=retry))
 
@@ -261,10 +261,10 @@ class Session:
         unknown: Unknown = "raise",
         retry: Retry | None = None,
     ) -> Any:
-        """Make a function a durable step of this session, known by its name and arguments.
+        """Make a function a durable step of this session, identified by its name and arguments.
 
-        Called again, in any process, it gives its first result. ``key``, a text or a function of the arguments, makes
-        it another step. Inside of a step the n-th call with the same arguments is a step of its own.
+        Called again, in any process, it returns its first result. ``key``, a text or a function of the arguments,
+        makes it another step. Inside a step the n-th call with the same arguments is a step of its own.
         """
         return self.steps.decorate(fn, key=key, name=name, unknown=unknown, retry=retry)
 
@@ -273,7 +273,7 @@ class Session:
     def sleep_until(self, when: datetime) -> None:
         """Wait until a time, durably: the session is ``suspended`` meanwhile, whatever becomes of this process.
 
-        A program that is started again and comes here waits for the rest, or goes on at once. A session of an agent
+        A restarted program that comes here waits for the rest, or goes on at once. An agent's session
         whose program is gone is woken by ``Runtime.wake_due`` and ``holdfast serve``. Raises UsageError for a time
         without a zone.
         """
@@ -287,7 +287,7 @@ class Session:
 
         await asks.asleep_until(self, when)
 
-    # -- reading: every answer is a copy or to be read only ----------------------------------
+    # -- reading: every answer is a copy or read-only ------------------------------------------
 
     @property
     def seq(self) -> int:
@@ -296,7 +296,7 @@ class Session:
 
     @property
     def restored(self) -> bool:
-        """Whether the session had a past when it was opened."""
+        """Whether the session had events when it was opened."""
         return self._journal.restored
 
     @property
@@ -321,12 +321,12 @@ class Session:
 
     @property
     def title(self) -> str | None:
-        """The session's title: the one that was given, else the first words of the user."""
+        """The session's title: the given one, else the first words of the user."""
         return self.live_state.shown_title
 
     @title.setter
     def title(self, title: str | None) -> None:
-        """Give the session another title."""
+        """Set the session's title."""
         check_title(title, self.limits)
         self._journal.record("title", {"title": title})
 
@@ -337,12 +337,12 @@ class Session:
 
     @property
     def created_at(self) -> float:
-        """When the session began, in Unix seconds."""
+        """The time of the session's beginning, in Unix seconds."""
         return (self.live_state.created_at or self._journal.opening.opened_at) / _MS
 
     @property
     def last_activity(self) -> float:
-        """When something was last recorded, in Unix seconds."""
+        """The time of the last recorded event, in Unix seconds."""
         return (self.live_state.updated_at or self._journal.opening.opened_at) / _MS
 
     @property
@@ -352,19 +352,19 @@ class Session:
 
     @property
     def current_prompt(self) -> str:
-        """What the user said in the turn that is going on; empty between turns."""
+        """The user's message of the current turn; empty between turns."""
         return _conversation.current_prompt(self._journal)
 
     def events(self, start: int = 0) -> Iterator[Event]:
-        """The recorded events from ``start`` on."""
+        """Return the recorded events from ``start`` on."""
         return self._journal.events(start)
 
     def messages(self, provider: Provider = "neutral", *, incomplete: Incomplete = "mark") -> list[dict[str, Any]]:
-        """The conversation, valid for the provider in every state; the list is the caller's, its messages read-only."""
+        """Return the conversation, always valid for the provider; the list is the caller's, its messages read-only."""
         return _conversation.messages(self._journal, provider, incomplete)
 
     def as_said(self, event: Event) -> Event:
-        """The event as it was said here, where this object heard what redaction took out of it."""
+        """Return the event with its original words, if this object saw them before redaction."""
         return self._journal.as_it_was(event)
 
     @property
@@ -373,7 +373,7 @@ class Session:
         return self._journal.redacting is not None
 
     def redacted(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Data that is to be kept beside the log, as this session would record it."""
+        """Return data to be kept beside the log, redacted as this session would record it."""
         redacting = self._journal.redacting
         return data if redacting is None else redacting.value(data)
 
@@ -406,15 +406,18 @@ class Session:
         await self._journal.abarrier()
 
     def snapshot(self) -> int:
-        """Save the folded state; the seq that it covers. A failure is raised, and told as ``snapshot_failed``."""
+        """Save the folded state; return the seq that it covers.
+
+        A failure is raised, and published as ``snapshot_failed``.
+        """
         return self._journal.snapshot()
 
     # -- life --------------------------------------------------------------------------------
 
     def close(self, *, save: bool = True) -> None:
-        """Record the end, flush, and give the session back. Harmless the second time.
+        """Record the end, flush, and release the session. Does nothing the second time.
 
-        With ``save=False`` what is staged is given up. An object opened several times is closed by as many calls.
+        With ``save=False`` staged events are dropped. An object opened several times is closed by as many calls.
         """
         self._journal.close(save=save)
 
@@ -423,15 +426,15 @@ class Session:
         await self._journal.aclose(save=save)
 
     def close_for_all(self) -> None:
-        """Close it however many have it open, also if an earlier closing was interrupted."""
+        """Close it for all its users, also if an earlier closing was interrupted."""
         self._journal.close_for_all()
 
     def retain(self, mark: object) -> bool:
-        """Count one more user; False if it has been closed. One that is just being closed goes on instead."""
+        """Count one more user; return False if it has been closed. One that is just being closed stays open instead."""
         return self._journal.retain(mark)
 
     def forgo(self, mark: object) -> None:
-        """Close it for a user that was counted by this mark, and was interrupted before it had the object."""
+        """Close it for a user that was counted under this mark, and was interrupted before it had the object."""
         self._journal.forgo(mark)
 
     def __enter__(self) -> Self:
@@ -477,20 +480,20 @@ class Session:
         return self._journal.orphaned
 
     def log_recovery(self) -> None:
-        """Warn, in the log of the program, of what of this session had to be changed to go on."""
+        """Log a warning about what a recovery of this session changed."""
         _conversation.log_recovery(self.store, self.id, self._journal.issues())
 
     def tell_repaired(self, what: str, **detail: Any) -> None:
-        """Tell subscribers and the program's log, once, what was damaged and has been set right."""
+        """Notify subscribers and the program's log, once, of damage that was repaired."""
         self._repairs.tell(what, detail)
 
     @property
     def repairs(self) -> list[Notice]:
-        """What was found damaged and set right while this object was in use."""
+        """The damage that was found and repaired while this object was in use."""
         return self._repairs.notices
 
     def untold_repairs(self) -> list[Notice]:
-        """What was set right since this was asked last: for whoever answers a caller."""
+        """Return the repairs since the last call, to report to a caller."""
         return self._repairs.untold()
 
     @Part
@@ -502,7 +505,7 @@ _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
 def _free_locks() -> None:
-    """In a forked child: whoever held a session's lock is not there to give it back."""
+    """In a forked child: replace the locks, whose holders do not exist there."""
     for session in list(_sessions):
         journal = session._journal  # noqa: SLF001 - its own class
         journal.lock, journal.straight = threading.RLock(), False

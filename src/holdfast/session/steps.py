@@ -1,12 +1,12 @@
 """Durable steps: work that a session does once, whatever happens to the process that does it.
 
-A step is on record twice. ``step`` is its intent, on the medium before the function is called;
-``step_result`` its end, appended after it. Between the two nobody can know whether the function
-took effect, so a step that began and did not end is told as unknown and runs again only where its
-caller has said that it may. What identifies a step is its key, never its place in the program.
+A step is recorded twice. ``step`` is its intent, on the medium before the function is called;
+``step_result`` its end, appended after it. Between the two it is unknown whether the function
+took effect, so a step that began and did not end is reported as unknown and runs again only if
+its caller allows it. A step is identified by its key, never by its place in the program.
 """
 
-# Loaded late: a session that takes no steps need not load this.
+# Loaded late: a session without steps need not load this.
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Work)
 Unknown = Literal["raise", "rerun"] | Callable[[OutcomeUnknown], Any]
-"""What becomes of a step that began and did not end: raise, run again, or ask this function."""
+"""What to do with a step that began and did not end: raise, run again, or call this function."""
 
 _KEY_CHARS_MAX = 1024
 _find_unwritable = re.compile("[\0\ud800-\udfff]").search
 
 
 class Rerun:
-    """What a function given as ``unknown`` returns if the step is to run again."""
+    """The value that a function given as ``unknown`` returns to run the step again."""
 
     def __repr__(self) -> str:
         return "RERUN"
@@ -88,7 +88,7 @@ Protocol = Generator[_Act, Any, Any]
 
 
 class _Frame:
-    """The step that is running here: what a step called inside of it belongs to."""
+    """The step that is running here: the parent of steps that are called inside it."""
 
     __slots__ = ("counts", "key", "outer", "session")
 
@@ -101,7 +101,7 @@ _running: ContextVar[_Frame | None] = ContextVar("holdfast_step", default=None)
 
 
 class _Stay:
-    """Somebody of this process is at a step; others may wait for the end of it."""
+    """A claim of this process on a step; others may wait for its end."""
 
     __slots__ = ("waited_for",)
 
@@ -110,7 +110,7 @@ class _Stay:
 
 
 class StepCall(NamedTuple):
-    """One call of a function as a step, as its caller asked for it."""
+    """One call of a function as a step, with the caller's options."""
 
     key: str
     fn: Work
@@ -120,29 +120,29 @@ class StepCall(NamedTuple):
     unknown: Unknown
     retry: Retry | None
     arguments: bytes
-    """What they are, or what stands for them, as plain data."""
+    """The arguments, or what represents them, as plain data."""
     call: str | None = None
     parent: str | None = None
-    """The step that it belongs to, where that is not the one inside of which it is called."""
+    """The step that it belongs to, if that is not the one inside which it is called."""
     renewable: bool = False
-    """Whether a call that comes after a failure is another attempt."""
+    """Whether a call after a failure is another attempt."""
 
     def digest(self, salt: str) -> str:
-        """Return what tells its arguments from others and not what they are."""
+        """Return a digest that identifies the arguments without revealing them."""
         return blake2b(self.arguments, key=salt.encode()[:64], digest_size=12).hexdigest()
 
 
 class Steps:
-    """The steps of one session: who is at which, in this process."""
+    """The steps of one session, and which of them run in this process."""
 
     def __init__(self, session: Session, journal: Journal) -> None:
         self._session, self._journal = session, journal
         self._guard = threading.Lock()
         self._busy: dict[str, _Stay] = {}
-        self._uncalled: dict[str, int] = {}  # attempts that began here, and whose function was not called
+        self._uncalled: dict[str, int] = {}  # attempts that began here, but whose function was not called
         self._finder: EventFinder | None = None
         self._modules: dict[str, str] = {}  # of functions that are known by their names
-        self._newest: Event | None = None  # the result recorded last, for who waits for it
+        self._newest: Event | None = None  # the result recorded last, for callers that wait for it
 
     @staticmethod
     def check(
@@ -156,7 +156,7 @@ class Steps:
         name: str | None = None,
         covered: Any = None,
     ) -> StepCall:
-        """Check what a caller asks for. Raises UsageError before anything is recorded."""
+        """Check the options of a call. Raises UsageError before anything is recorded."""
         if not isinstance(key, str) or not key or len(key) > _KEY_CHARS_MAX:
             raise UsageError(f"the key of a step is a text of 1 to {_KEY_CHARS_MAX} characters")
         if _find_unwritable(key):
@@ -177,7 +177,7 @@ class Steps:
         return StepCall(key, fn, args, kwargs, name, unknown, retry, encode_arguments(name, given))
 
     def check_name(self, name: str, fn: Work) -> None:
-        """Raise UsageError if the name of a function is no name for a step: it has none, or another has the same."""
+        """Raise UsageError if a function cannot name a step: it has no name, or another function has the same."""
         module = getattr(fn, "__module__", None) or ""
         known = self._modules.setdefault(name, module)
         if name.endswith("<lambda>") or known != module:
@@ -185,11 +185,11 @@ class Steps:
             raise UsageError(f"{what} cannot be told from others", remedy="Give it a name of its own: step(name=…).")
 
     def decorate(self, fn: Work | None, **options: Any) -> Any:
-        """Make a function a step of this session; without one, what does that."""
+        """Make a function a step of this session; without one, return a decorator."""
         return durable_function(lambda: self._session, fn, **options)
 
     def begin(self) -> None:
-        """Take the session for writing; UsageError if it is one that is saved only at its end."""
+        """Take the session for writing; UsageError if it is saved only at its end."""
         if self._journal.options.staged:
             raise UsageError(
                 "a staged session is written when it is saved: no step of it is safe before",
@@ -234,14 +234,14 @@ class Steps:
             return end.value
 
     def _protocol(self, step: StepCall) -> Protocol:
-        """All of a step but the waiting, which differs between sync and async callers."""
+        """Run all of a step but the waiting, which differs between sync and async callers."""
         known = self._session.live_state.steps.get(step.key)
         if known is None or known.status != "done":
             mine = _Stay()
             try:
                 yield from self._enter(step.key, mine)
-                # Taken first: another process may have done the step since this one opened the
-                # session, and only who holds it knows the newest state.
+                # Taken first: another process may have done the step since this one opened the session, and only the
+                # holder knows the newest state.
                 self.begin()
                 known = yield from self._settle(step, self._session.live_state.steps.get(step.key))
             finally:
@@ -272,7 +272,7 @@ class Steps:
         return self._finder.find(seq)
 
     def _settle(self, step: StepCall, known: StepState | None) -> Generator[_Act, Any, StepState]:
-        """Bring a step to its end: done, or an exception that says why not."""
+        """Bring a step to its end: done, or an exception with the reason."""
         attempt = 1
         if known is not None:
             self._check_same(step, known)
@@ -281,7 +281,7 @@ class Steps:
             if known.status == "failed":
                 if not step.renewable:
                     yield from self._wait_to_retry(step, known)
-            # Where the disk failed before the call, nothing is unknown to who was there.
+            # If the disk failed before the call, this process knows that nothing happened.
             elif self._uncalled.get(step.key) != known.attempt and (yield from self._resolve(step, known)):
                 return self._session.live_state.steps[step.key]
             attempt = known.attempt + 1
@@ -295,7 +295,7 @@ class Steps:
             except BaseException as error:
                 wait_s = self._fail(step, attempt, error)
                 if self._session.live_state.steps[step.key].status == "failed":
-                    yield from self._make_safe()  # the time of the next attempt with it
+                    yield from self._make_safe()  # with the time of the next attempt
                 if wait_s is None:
                     raise
                 yield _sleep(wait_s)
@@ -318,11 +318,11 @@ class Steps:
             )
         if known.retry_at:
             left_s = known.retry_at / 1000 - time.time()
-            # Never longer than the wait itself: the clock may have been put back meanwhile.
+            # Never longer than the wait itself: the clock may have been set back meanwhile.
             yield _sleep(max(0.0, min(left_s, retry.wait_s)))
 
     def _resolve(self, step: StepCall, known: StepState) -> Generator[_Act, Any, bool]:
-        """Decide about a step that began and did not end; whether its result was found."""
+        """Decide about a step that began and did not end; return whether its result was found."""
         if step.unknown == "rerun":
             return False
         steps = self._session.live_state.steps
@@ -349,7 +349,7 @@ class Steps:
         return True
 
     def _enter(self, key: str, mine: _Stay) -> Protocol:
-        """Wait until nobody in this process is at this step."""
+        """Wait until this step is free in this process."""
         frame = _running.get()
         while frame is not None:
             if frame.session is self._session and frame.key == key:
@@ -401,7 +401,7 @@ class Steps:
 
                 try:
                     return await _settled(await asyncio.to_thread(run))
-                except RuntimeError as error:  # so says Python's own wait for a thread in the place of an interrupt
+                except RuntimeError as error:  # Python's own wait for a thread raises this instead of an interrupt
                     raise (error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else error) from None
             token = _running.set(frame)
             try:
@@ -412,7 +412,10 @@ class Steps:
         return _Act(run, arun)
 
     def _ended(self, step: StepCall, value: Any) -> Any:
-        """A result. Raises OutcomeUnknown for what has to be run first: what the function did is not all."""
+        """Return a result.
+
+        Raises OutcomeUnknown for one that has to be run first: the function did only part of the work.
+        """
         if not is_undone(value):
             return value
         if inspect.iscoroutine(value):
@@ -426,12 +429,12 @@ class Steps:
         )
 
     def _fail(self, step: StepCall, attempt: int, error: BaseException) -> float | None:
-        """Record how an attempt ended; the seconds to wait, or None if it was the last one."""
+        """Record how an attempt ended; return the seconds to wait, or None if it was the last one."""
         retry, (kinds, is_given_up) = step.retry, classify_error(error)
         again = retry is not None and attempt < retry.attempts and retry.takes(kinds)
         data: dict[str, Any] = {"step": step.key, "attempt": attempt, "ok": False}
         wait_s = None
-        # A request may have left before its answer was given up: that is not a failure.
+        # A request may have left before its answer was abandoned: that is not a failure.
         if is_given_up or (is_timeout(kinds) and not again):
             data["cancelled"] = True
         elif again and retry is not None:
@@ -447,7 +450,7 @@ class Steps:
         data: dict[str, Any] = {"step": step.key, "attempt": attempt, "ok": True}
         if found:
             data["found"] = True
-        # The function has run: that its result cannot be kept must not hide that.
+        # The function has run: a result that cannot be kept must not hide that.
         try:
             kept = msgspec.to_builtins(value, str_keys=True, enc_hook=plain_object)
         except Exception as error:  # noqa: BLE001 - what the result's own code raises may be anything
@@ -462,14 +465,14 @@ class Steps:
             self._session.append("step_result", data)
 
     def idempotency_key(self, key: str) -> str:
-        """Return what stands for a step at other services: the same at each attempt, in a fork made of it as well."""
+        """Return a step's key for other services: the same at each attempt, and in a fork made of the session."""
         state = self._session.live_state
         known = state.steps.get(key)
         log = (known.log if known is not None else None) or state.log or ""
         return blake2b(key.encode(), key=log.encode()[:64], digest_size=16).hexdigest()
 
     def _make_safe(self) -> Protocol:
-        """A result is carried to the medium by what comes next, where it survives until then."""
+        """Flush a result unless it survives until the next flush carries it to the medium."""
         if not self._session.store.capabilities.survives_kill:
             yield _Act(self._session.barrier, self._session.abarrier)
 
@@ -508,7 +511,7 @@ def durable_function(
     unknown: Unknown = "raise",
     retry: Retry | None = None,
 ) -> Any:
-    """Return a function that is a step of its session, known by its name and arguments; without one, a decorator."""
+    """Return a function that is a step of its session, identified by name and arguments; without one, a decorator."""
     if fn is None:
         return functools.partial(durable_function, find_session, key=key, name=name, unknown=unknown, retry=retry)
     called = name or name_of(fn)
@@ -522,12 +525,12 @@ def durable_function(
         if key is not None:
             return step
         if session.seq < 0:
-            session.steps.begin()  # what the digest is keyed with is in the first event
+            session.steps.begin()  # the digest is keyed with a salt in the first event
         mark = f"{called}:{step.digest(session.live_state.first_log or '')}"
         frame = _running.get()
         if frame is None or frame.session is not session:
             return step._replace(key=mark)
-        number = next(frame.counts.setdefault(mark, itertools.count(1)))  # also where threads call at once
+        number = next(frame.counts.setdefault(mark, itertools.count(1)))  # also correct where threads call at once
         return step._replace(key=f"{frame.key}/{mark}#{number}")
 
     if is_async(fn):
@@ -563,9 +566,9 @@ def current_session() -> Session:
 
 
 def idempotency_key() -> str:
-    """Return a text that stands for the step that runs here, the same at each attempt.
+    """Return an idempotency key for the step that runs here, the same at each attempt.
 
-    Hand it to the service on which the step acts, so that it can recognise a repeat.
+    Pass it to the service that the step calls, so that it can recognise a repeat.
     """
     frame = _running.get()
     if frame is None:
@@ -590,7 +593,7 @@ def step(
 def step(fn: Any = None, **options: Any) -> Any:
     """Make a function a durable step of the session in whose ``with`` block it is called.
 
-    It is known by its name and its arguments: called again, in any process, it gives its first
+    It is identified by its name and arguments: called again, in any process, it returns its first
     result. ``key``, a text or a function of the arguments, makes it another step.
     """
     return durable_function(current_session, fn, **options)

@@ -1,9 +1,9 @@
-"""What every operation answers: the structs that the command, HTTP, MCP and the bridge encode.
+"""The answers of every operation: the structs that the command, HTTP, MCP and the bridge encode.
 
 An operation whose result is a struct already (`Stats`, `Comparison`, `Erased` …) answers with that.
 Members are added, never renamed or removed. Times are Unix milliseconds, unless a struct says
-otherwise. Whoever answers imports the module of its subject where it answers: a program that
-records, or lists for people, loads none of them.
+otherwise. Modules are imported where their answers are needed: a program that only records, or
+lists for people, loads none of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def filled(kind: type[A], source: object, **more: Any) -> A:
-    """Return an answer whose members are those that a result calls the same, and ``more``."""
+    """Return an answer with the members of a result that have the same names, and ``more``."""
     names = [name for name in kind.__struct_fields__ if name not in more]
     return kind(**{name: getattr(source, name) for name in names}, **more)
 

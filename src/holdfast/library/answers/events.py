@@ -23,7 +23,7 @@ class EventRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timestamp: int
     """Unix milliseconds."""
     data: dict[str, Any]
-    """As recorded: docs/reference/events.md has what each type holds."""
+    """The data as recorded: docs/reference/events.md describes each type."""
     run: str | None = None
     """The run of an agent that it belongs to."""
     key: str | None = None
@@ -33,7 +33,7 @@ class EventRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def of(cls, event: Event, *, as_written: bool = False) -> EventRecord:
         """Return the answer for an event: its data as it is now, or the bytes of the log."""
         data = cast("dict[str, Any]", Raw(bytes(event.raw))) if as_written else event.data
-        # Member by member, since this is made for each event of a page or a stream.
+        # Member by member, because one is made for each event of a page or a stream.
         return cls(seq=event.seq, type=event.type, timestamp=event.timestamp, data=data, run=event.run, key=event.key)
 
 
@@ -46,13 +46,13 @@ class EventPage(Struct, frozen=True, kw_only=True):
 
 
 class Appended(OfSession, frozen=True, kw_only=True):
-    """What was recorded; it is on the medium when this is answered."""
+    """The recorded events; they are on the medium when this is answered."""
 
     seqs: list[int]
 
 
 class LocatedSession(SessionMetadata, frozen=True, kw_only=True):
-    """What a list says of a session, and where it is."""
+    """A listed session, and its location."""
 
     location: str
 
@@ -65,7 +65,7 @@ class SessionDocument(Struct, frozen=True, kw_only=True):
 
 
 class SessionState(State, kw_only=True, tag=False):
-    """The state of a session after an event; what is as at the beginning is left out."""
+    """The state of a session after an event; members with their initial value are left out."""
 
     session_id: str
 
@@ -76,7 +76,7 @@ class SessionState(State, kw_only=True, tag=False):
 
 
 class MessageList(Struct, frozen=True, kw_only=True):
-    """A conversation that a provider accepts, and in words what was changed for it."""
+    """A conversation that a provider accepts, and the repairs made for it, in words."""
 
     messages: list[dict[str, Any]]
     system: str | None
@@ -89,32 +89,32 @@ class RecoveredMessages(Struct, frozen=True, kw_only=True):
     session_id: str | None
     system: str | None
     messages: list[dict[str, Any]]
-    """In the form of `--provider`."""
+    """The messages in the form of `--provider`."""
     issues: list[Issue]
     left_out: LeftOut | None
     tokens: TokenCount | None
 
 
 class SearchHits(Struct, frozen=True, kw_only=True):
-    """What a search found, best first."""
+    """The hits of a search, best first."""
 
     hits: list[Hit]
 
 
 class SearchAnswer(SearchHits, frozen=True, kw_only=True):
-    """What was asked, and what was found, best first."""
+    """A query and its hits, best first."""
 
     query: str
 
 
 class SnapshotList(Struct, frozen=True, kw_only=True):
-    """Snapshots, newest first; one that is not whole is passed over."""
+    """Snapshots, newest first; damaged ones are skipped."""
 
     snapshots: list[SnapshotInfo]
 
 
 class SessionSnapshots(SnapshotList, frozen=True, kw_only=True):
-    """The snapshots of a session, newest first; one that is not whole is passed over."""
+    """The snapshots of a session, newest first; damaged ones are skipped."""
 
     session_id: str
 
@@ -127,7 +127,7 @@ class SnapshotTaken(Struct, frozen=True, kw_only=True):
 
 # Answers for models and small clients, by MCP and the bridge: short, with moments in UTC.
 
-# Told in schemas and checked elsewhere, where the error says more.
+# Documented in schemas; checked elsewhere, where the error says more.
 _COUNT = {"minimum": 0}
 _UTC = {"pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"}
 
@@ -136,7 +136,7 @@ Moment = Annotated[str, Meta(extra_json_schema=_UTC)]
 
 
 class SessionBrief(OfSession, frozen=True, kw_only=True, omit_defaults=True):
-    """What is told of a session."""
+    """A session in brief."""
 
     title: str | UnsetType = UNSET
     """Absent if there is none; never null."""
@@ -147,7 +147,7 @@ class SessionBrief(OfSession, frozen=True, kw_only=True, omit_defaults=True):
     message_count: Count
     total_tokens: Count
     tokens_estimated: bool = False
-    """There, and true, where nobody told how many tokens were used."""
+    """Present, and true, where nobody reported how many tokens were used."""
 
 
 class SessionBriefs(Struct, frozen=True, kw_only=True):
@@ -157,24 +157,24 @@ class SessionBriefs(Struct, frozen=True, kw_only=True):
 
 
 class SessionLoaded(SessionMade, frozen=True, kw_only=True):
-    """The session, and how many messages it has."""
+    """A session, and how many messages it has."""
 
     message_count: Count
 
 
 class Greeting(Struct, frozen=True, kw_only=True):
-    """Who is here."""
+    """The identity of the server."""
 
     protocol_version: Literal[1]
     version: str
-    """Of Holdfast."""
+    """The version of Holdfast."""
     demo_mode: bool
     model: str
-    """Which model answers, in a sentence."""
+    """The model that answers, in a sentence."""
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """Why something was not done."""
+    """The reason why something was not done."""
 
     code: str
     """A word that stays the same, for programs."""
@@ -188,19 +188,19 @@ class RefusedRequest(Refusal, frozen=True, kw_only=True, omit_defaults=True):
     """The answer to a request that cannot be served."""
 
     request: str | UnsetType = UNSET
-    """The type that was asked for, if it was one."""
+    """The type of the request, if it had one."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether it could be done."""
+    """Success, or the reason for a failure."""
 
     success: bool
     error: Refusal | UnsetType = UNSET
-    """Beside success: false, why."""
+    """The reason, if success is false."""
 
 
 class ToolOutcome(Outcome, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether the tool was waiting for that."""
+    """Whether the tool was waiting for this answer."""
 
     tool_id: str
 
@@ -221,13 +221,13 @@ class QueryAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StreamToken(OfSession, frozen=True, kw_only=True):
-    """A piece of the answer that is being given."""
+    """A piece of an answer while it is streamed."""
 
     content: str
 
 
 class SessionLine(OfSession, frozen=True, kw_only=True, omit_defaults=True):
-    """A session in one line for a model: texts are cut and harmless, empty where there are none."""
+    """A session in one line for a model: texts are cut and neutralised, empty where there are none."""
 
     title: str
     created_at: str
@@ -249,7 +249,7 @@ class SessionLines(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HitLine(OfSession, frozen=True, kw_only=True):
-    """One event in which something was found."""
+    """One event that matches a search."""
 
     title: str
     seq: int
@@ -259,13 +259,13 @@ class HitLine(OfSession, frozen=True, kw_only=True):
 
 
 class HitLines(Struct, frozen=True, kw_only=True):
-    """What a search found, best first."""
+    """The hits of a search, best first."""
 
     hits: list[HitLine]
 
 
 class LeftOutPart(Struct, frozen=True, kw_only=True, rename={"first": "from", "last": "to"}):
-    """What of a conversation there was no room for."""
+    """The part of a conversation that did not fit."""
 
     messages: int
     first: int
@@ -273,7 +273,7 @@ class LeftOutPart(Struct, frozen=True, kw_only=True, rename={"first": "from", "l
 
 
 class RecalledMessages(OfSession, frozen=True, kw_only=True, omit_defaults=True):
-    """A valid conversation up to a point, cut to size, and what was changed for it."""
+    """A valid conversation up to a point, cut to size, and the repairs made for it."""
 
     system: str | None
     messages: list[Any]
@@ -288,14 +288,14 @@ class RecalledState(OfSession, frozen=True, kw_only=True):
 
 
 class AskedLine(Struct, frozen=True, kw_only=True):
-    """What a user asked."""
+    """A prompt of a user."""
 
     seq: int
     prompt: str
 
 
 class SessionSummary(SessionLine, frozen=True, kw_only=True, omit_defaults=True):
-    """What a session was about, from its own words and figures."""
+    """A summary of a session, from its own words and figures."""
 
     status: str
     topics: list[str]
@@ -309,6 +309,6 @@ class SessionSummary(SessionLine, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Saved(OfSession, frozen=True, kw_only=True):
-    """Where something was saved."""
+    """The place where something was saved."""
 
     seq: int

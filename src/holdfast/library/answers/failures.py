@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 
 class Failed(Struct, frozen=True, kw_only=True):
-    """Why a command failed."""
+    """The reason why a command failed."""
 
     code: str
     """The code of the error as in docs/reference/errors.md; also usage, system, stopped, defect."""
@@ -24,20 +24,20 @@ class ErrorLine(Struct, frozen=True, kw_only=True):
 
 
 class Advice(Struct, frozen=True, kw_only=True):
-    """Something to know."""
+    """A piece of advice."""
 
     message: str
     remedy: str
 
 
 class WarningLine(Struct, frozen=True, kw_only=True):
-    """Something that is no failure, on one line of standard error."""
+    """A warning, on one line of standard error."""
 
     warning: Advice
 
 
 class ProblemTold(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What went wrong, for a client that is connected; where it was about a session, which."""
+    """A problem, for a connected client, with the session that it is about."""
 
     status: int
     code: str

@@ -1,4 +1,4 @@
-"""JSON schemas of answers, derived from their structs when somebody asks for them."""
+"""JSON schemas of answers, derived from their structs on demand."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ REFERENCE = "#/$defs/{name}"
 def schemas_of(
     shapes: Sequence[type[msgspec.Struct]], *, defaults: bool = False
 ) -> tuple[list[Schema], dict[str, Schema]]:
-    """Return a reference for each shape, and the schemas of all that they are made of, by name.
+    """Return a reference for each shape, and the schemas of all their parts, by name.
 
-    Members say what the string below them in the source says. What we print has every member, with a default or
-    without, unless its struct leaves defaults out; ``defaults`` names them all the same, for what others send.
+    The description of a member is the string below it in the source. Our output has every member, with a default
+    or without, unless its struct leaves defaults out; ``defaults`` also gives their values, for input from others.
     """
     roots, parts = msgspec.json.schema_components(shapes, ref_template=REFERENCE)
     seen: set[type] = set()
@@ -60,7 +60,7 @@ def _kinds(shape: Any, seen: set[type]) -> Iterator[type]:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """Return what the source says about each member, in the string below it."""
+    """Return the descriptions of members: the strings below them in the source."""
     found: dict[str, str] = {}
     for one in reversed(kind.__mro__[:-1]):
         try:

@@ -31,7 +31,7 @@ class SessionChange(Struct, frozen=True, kw_only=True):
 
 
 class SessionMade(OfSession, frozen=True, kw_only=True):
-    """The session that was made."""
+    """The new session."""
 
 
 class SessionCreated(SessionMade, frozen=True, kw_only=True):
@@ -41,15 +41,15 @@ class SessionCreated(SessionMade, frozen=True, kw_only=True):
 
 
 class SessionForked(SessionMade, frozen=True, kw_only=True):
-    """A session that was made of another one."""
+    """A session that was forked from another one."""
 
     parent: str
     at: int | None
-    """The last event that it has of its parent."""
+    """The last event that it shares with its parent."""
 
 
 class SessionMerged(SessionMade, frozen=True, kw_only=True):
-    """A session that was made of two."""
+    """A session that was merged from two."""
 
     report: MergeReport
 
@@ -61,7 +61,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
 
 
 class SessionTitle(OfSession, frozen=True, kw_only=True):
-    """What a session is called."""
+    """The title of a session."""
 
     title: str | None
 
@@ -71,17 +71,17 @@ class SessionTags(OfSession, frozen=True, kw_only=True):
 
     tags: list[str]
     auto_tags: list[str]
-    """What the catalogue calls it, by its content."""
+    """The tags that the catalogue derives from its content."""
 
 
 class SessionTopics(OfSession, frozen=True, kw_only=True):
-    """What speaks for each automatic tag."""
+    """The evidence for each automatic tag."""
 
     topics: list[Topic]
 
 
 class TagSuggestion(OfSession, frozen=True, kw_only=True):
-    """What a model would call a session."""
+    """The title and tags that a model suggests for a session."""
 
     applied: bool
     title: str | None
@@ -92,31 +92,31 @@ class TrashEntry(OfSession, frozen=True, kw_only=True):
     """A session in the trash."""
 
     title: str | None
-    """When it was deleted; null where nobody wrote it down, and of sealed ones."""
+    """The title when it was deleted; null if it was not noted, and for sealed sessions."""
     deleted_at: int
-    """Unix milliseconds; 0 where nobody wrote it down."""
+    """Unix milliseconds; 0 if it was not noted."""
     size_bytes: int
 
 
 class TrashPage(Struct, frozen=True, kw_only=True):
-    """What can be brought back, the last deleted first."""
+    """The sessions that can be restored, the last deleted first."""
 
     sessions: list[TrashEntry]
 
     @classmethod
     def of(cls, found: list[Trashed]) -> TrashPage:
-        """Return the answer for these; where they lie in the store is not for others to know."""
+        """Return the answer for these; their keys in the store are left out."""
         return cls(sessions=[filled(TrashEntry, one) for one in found])
 
 
 class OpenQuestions(Struct, frozen=True, kw_only=True):
-    """The questions that sessions wait for, the oldest first."""
+    """The open questions of sessions, the oldest first."""
 
     waiting: list[Waiting]
 
 
 class AnswerToken(Struct, frozen=True, kw_only=True):
-    """A token that answers one question, and shows nothing."""
+    """A token that answers one question, and reveals nothing else."""
 
     token: str
 

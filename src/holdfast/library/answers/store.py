@@ -17,14 +17,14 @@ from holdfast.session import Report, TamperedPlace
 
 
 class ServerHealth(Struct, frozen=True, kw_only=True):
-    """How the server is."""
+    """The state of the server."""
 
     status: Literal["ok", "stopping"]
     version: str
 
 
 class Check(Struct, frozen=True):
-    """One thing that was looked at."""
+    """One check and its finding."""
 
     name: str
     state: Literal["ok", "warning", "bad"]
@@ -39,13 +39,13 @@ class OptionalPart(Struct, frozen=True):
     gives: str
     installed: bool
     missing: tuple[str, ...]
-    """The packages that are not there."""
+    """The packages that are missing."""
     install: str
     """The command that installs it."""
 
 
 class StoreHealth(Struct, frozen=True, kw_only=True):
-    """Where the store is, why, and how it is."""
+    """The location of the store, the reason for it, and its health."""
 
     place: str
     reason: str
@@ -53,7 +53,7 @@ class StoreHealth(Struct, frozen=True, kw_only=True):
 
 
 class DoctorAnswer(Struct, frozen=True, kw_only=True):
-    """Where the store is, how it is, and what is missing."""
+    """The location and health of the store, and the missing parts."""
 
     healthy: bool
     store: StoreHealth
@@ -62,7 +62,7 @@ class DoctorAnswer(Struct, frozen=True, kw_only=True):
 
 
 class MetricValue(Struct, frozen=True, kw_only=True):
-    """One figure, with what tells it from others of the same name."""
+    """One figure, with the labels that distinguish it from others of the same name."""
 
     labels: dict[str, str]
     value: float
@@ -78,7 +78,7 @@ class MetricRow(Struct, frozen=True, kw_only=True):
 
 
 class MetricList(Struct, frozen=True, kw_only=True):
-    """How the store is, in figures."""
+    """The state of the store in figures."""
 
     metrics: list[MetricRow]
 
@@ -88,19 +88,19 @@ class Setting(Struct, frozen=True, kw_only=True, rename={"origin": "from"}):
 
     value: Any
     origin: str | None
-    """What set it."""
+    """The source of the value."""
     variable: str
     meaning: str
 
 
 class SettingList(Struct, frozen=True, kw_only=True):
-    """What is set, by name."""
+    """The settings by name."""
 
     settings: dict[str, Setting]
 
 
 class SettingCheck(Struct, frozen=True, kw_only=True):
-    """Whether the configuration is right."""
+    """The result of a check of the configuration."""
 
     ok: bool
     problems: list[str]
@@ -121,7 +121,7 @@ class ConfigFiles(Struct, frozen=True, kw_only=True):
 
 
 class TokenMade(Struct, frozen=True, kw_only=True):
-    """A token of the HTTP service; it is told only once."""
+    """A new token of the HTTP service; it is shown only once."""
 
     token: str
     id: str
@@ -131,7 +131,7 @@ class TokenMade(Struct, frozen=True, kw_only=True):
 
 
 class TokenRow(Struct, frozen=True, kw_only=True):
-    """What is known of a token; never the token itself."""
+    """A token without its secret."""
 
     id: str
     space: str
@@ -150,7 +150,7 @@ class TokenList(Struct, frozen=True, kw_only=True):
 
 
 class SpaceRow(Struct, frozen=True, kw_only=True):
-    """A space, with how many sessions and good tokens it has."""
+    """A space, with the number of its sessions and valid tokens."""
 
     space: str
     sessions: int
@@ -163,9 +163,9 @@ class SpaceList(Struct, frozen=True, kw_only=True):
     spaces: list[SpaceRow]
 
 
-# Answers about the care of sessions: verified, repaired, pruned, imported, sealed.
+# Answers of verify, repair, prune, import and the keys.
 class Soundness(OfSession, frozen=True, kw_only=True):
-    """Whether every byte of a session is whole."""
+    """Whether every byte of a session is intact."""
 
     ok: bool
     events: int
@@ -173,7 +173,7 @@ class Soundness(OfSession, frozen=True, kw_only=True):
 
 
 class VerifiedSession(Soundness, frozen=True, kw_only=True):
-    """Whether every byte of a session is whole, and in words what is not."""
+    """Whether every byte of a session is intact, with the findings in words."""
 
     findings: list[str]
 
@@ -184,7 +184,7 @@ class VerifiedSession(Soundness, frozen=True, kw_only=True):
 
 
 class VerifiedSnapshot(Struct, frozen=True, kw_only=True):
-    """A snapshot, and whether it is whole."""
+    """A snapshot, and whether it is intact."""
 
     seq: int
     whole: bool
@@ -195,7 +195,7 @@ class VerifyReport(Soundness, frozen=True, kw_only=True):
 
     lost_events: int
     torn_bytes: int
-    """At the end, as a crash leaves them: no damage."""
+    """Bytes of an incomplete last line, as a crash leaves them; no damage."""
     checksummed: bool
     gaps: list[Gap]
     missing_blobs: list[str]
@@ -205,9 +205,9 @@ class VerifyReport(Soundness, frozen=True, kw_only=True):
     """False for a sealed session whose key is not here: only checksums were compared."""
     tampered: list[TamperedPlace]
     head: str
-    """Stands for every event that is there now: keep it elsewhere, for `--since`."""
+    """A digest of all present events: keep it elsewhere, for `--since`."""
     kept: bool | None
-    """With `--since`: whether what was there then is still there; null if it was not."""
+    """With `--since`: whether all events of then are still there; null if that head never existed."""
     explanation: list[str]
     """The findings in sentences."""
 
@@ -219,41 +219,41 @@ class VerifyReport(Soundness, frozen=True, kw_only=True):
 
 
 class VerifyReports(Struct, frozen=True, kw_only=True):
-    """What every session that was looked at is like."""
+    """The result for every session that was checked."""
 
     reports: list[VerifyReport]
 
 
 class RepairedSession(OfSession, frozen=True, kw_only=True):
-    """What was lost, and where the old bytes are."""
+    """The lost events, and where the old bytes are kept."""
 
     gaps: list[Gap]
     quarantine: str | None
 
 
 class RepairedAgent(Struct, frozen=True, kw_only=True):
-    """Which documents of an agent could not be read, and what became of each."""
+    """The unreadable documents of an agent, and what became of each."""
 
     agent_id: str
     documents: dict[str, str]
 
 
 class ImportedIds(Struct, frozen=True, kw_only=True):
-    """The sessions that were in the bytes and are here now."""
+    """The sessions of the imported bytes that are here now."""
 
     sessions: list[str]
     problems: list[str]
 
 
 class ImportedSessions(Struct, frozen=True, kw_only=True):
-    """What came of an import. Members that say nothing are left out of a session."""
+    """The result of an import. Empty members of a session are left out."""
 
     sessions: list[ImportedSession]
     skipped: list[Skipped]
 
 
 class Pruned(Struct, kw_only=True):
-    """What a prune did, or would do."""
+    """The result of a prune, or of its dry run."""
 
     dry_run: bool
     decisions: list[RetentionDecision]
@@ -261,11 +261,11 @@ class Pruned(Struct, kw_only=True):
     spared: list[Spared]
     """Sessions that a policy would let go, and what kept them."""
     emptied: list[Trashed]
-    """What left the trash for good."""
+    """Sessions that left the trash for good."""
     snapshots: int
-    """How many old snapshots went."""
+    """The number of old snapshots that were deleted."""
     failed: dict[str, str]
-    """Sessions with which it did not work, and why; the others went on."""
+    """Sessions that failed, and why; the others were still processed."""
 
 
 class KeyList(Struct, frozen=True, kw_only=True):
@@ -275,11 +275,11 @@ class KeyList(Struct, frozen=True, kw_only=True):
 
 
 class KeyCheck(Struct, frozen=True, kw_only=True):
-    """Whether everything that is sealed opens with the keys that are set."""
+    """Whether everything sealed opens with the keys that are set."""
 
     ok: bool
     closed: dict[str, str]
-    """What does not, by its key in the store, and why."""
+    """What does not open, by its key in the store, and why."""
 
 
 class KeyMade(Struct, frozen=True, kw_only=True):

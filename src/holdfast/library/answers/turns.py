@@ -1,4 +1,4 @@
-"""Answers of agents, and what a client of the WebSocket hears of its session."""
+"""Answers of agents, and the messages that a client of the WebSocket gets about its session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class OfSession(Struct, frozen=True, kw_only=True):
 
 
 class TurnAnswer(OfSession, frozen=True, kw_only=True, omit_defaults=True):
-    """How it ended: completed, waiting for answers, suspended (``resume_token`` goes on), stopped, or interrupted."""
+    """The end of a turn: completed, waiting for answers, suspended (see ``resume_token``), stopped or interrupted."""
 
     output: str
     status: Literal["completed", "waiting", "suspended", "stopped", "interrupted"]
@@ -24,19 +24,19 @@ class TurnAnswer(OfSession, frozen=True, kw_only=True, omit_defaults=True):
     resume_token: str | None = None
     resume_as: str | None = None
     reason: str | None = None
-    """What it waits for, why it was interrupted, or the limit that stopped it."""
+    """What it waits for, the reason of an interruption, or the limit that stopped it."""
     waiting: list[Waiting] = []
     """The questions that are open."""
 
 
 class TurnPiece(OfSession, frozen=True, kw_only=True):
-    """A piece of the answer that is being given."""
+    """A piece of an answer while it is streamed."""
 
     text: str
 
 
 class TurnEnded(OfSession, frozen=True, kw_only=True):
-    """A turn that ended without an answer, and why."""
+    """A turn that ended without an answer, and the reason."""
 
     reason: str
 
@@ -48,23 +48,23 @@ class ToolQuestion(OfSession, frozen=True, kw_only=True):
     tool_name: str
     description: str
     params: Any
-    """What the tool is to be called with."""
+    """The arguments for the tool."""
     question: str = ""
-    """The id of the question in the inbox, where it waits beyond this connection."""
+    """The id of the question in the inbox, if it outlives this connection."""
 
 
 class Subscribed(OfSession, frozen=True, kw_only=True):
-    """The types of events that a client is sent."""
+    """The types of events that are sent to a client."""
 
     subscribed_components: list[str]
 
 
 class Connected(Subscribed, frozen=True, kw_only=True):
-    """The session of a connection: whether it was there already, and how it is."""
+    """The session of a connection: whether it existed already, and its state."""
 
     restored: bool
     last_seq: int
-    """Its last event; -1 if there is none."""
+    """The seq of its last event; -1 if there is none."""
     status: str
 
 
@@ -82,7 +82,7 @@ class TurnStopped(OfSession, frozen=True, kw_only=True):
 
 
 class ServerStopping(OfSession, frozen=True, kw_only=True):
-    """The server ends; the session can be gone on with elsewhere."""
+    """The server stops; the session can be continued elsewhere."""
 
 
 class RunAnswer(Struct, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ class RunAnswer(Struct, frozen=True, kw_only=True):
     usage: dict[str, Any]
     finish_reason: str | None
     suspended: bool
-    """Whether it waits for somebody to decide."""
+    """Whether it waits for a decision."""
     status: str
     """``completed``, ``waiting``, or ``stopped`` by a limit."""
     limit: str | None
@@ -109,7 +109,7 @@ class AcpAnswer(OfSession, frozen=True, kw_only=True):
     acp_session_id: str | None
     agent: dict[str, Any]
     attached: str | None
-    """How the agent got to know what was said before."""
+    """How the agent got the earlier conversation."""
     output: str
     stop_reason: str
     usage: Any
@@ -120,7 +120,7 @@ class AcpAnswer(OfSession, frozen=True, kw_only=True):
 
 
 class AcpInstalled(Struct, frozen=True, kw_only=True):
-    """What is in the settings of an editor."""
+    """An entry in the settings of an editor."""
 
     file: str
     name: str
