@@ -6,7 +6,7 @@ import sys
 from errno import EMFILE
 from functools import partial
 from importlib import import_module
-from importlib.machinery import PathFinder
+from importlib.machinery import ExtensionFileLoader, PathFinder, SourceFileLoader
 from os import strerror
 
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
@@ -16,19 +16,39 @@ if TYPE_CHECKING:
 
 
 class _Modules:
-    """Finds the modules of Holdfast, so that one that cannot be loaded is told as an error of ours.
+    """Finds what Holdfast loads, so that a module that cannot be loaded is told as an error of ours.
 
     Much is loaded in the middle of a verb, when it is first needed; a process that may open no more files cannot.
     """
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:
-        """Find one of Holdfast's modules as Python would. Raises Unavailable where its folder cannot be read."""
-        if not name.startswith("holdfast."):
+        """Find a module as Python would: one of Holdfast's, or one that a function of Holdfast asks for.
+
+        Raises Unavailable where its folder cannot be read.
+        """
+        if name.startswith("holdfast."):
+            found = _told(PathFinder.find_spec, name, path, target)
+        elif _is_asked_by_a_function():
+            found = _told(self._found_by_others, name, path, target)
+        else:
             return None
-        found = _told(PathFinder.find_spec, name, path, target)
-        if found is not None and found.loader is not None:
-            found.loader.exec_module = partial(_told, found.loader.exec_module)
+        loader = found and found.loader
+        if isinstance(loader, (SourceFileLoader, ExtensionFileLoader)):  # others may be shared by many modules
+            loader.create_module = partial(_told, loader.create_module)  # type: ignore[method-assign]
+            loader.exec_module = partial(_told, loader.exec_module)  # type: ignore[method-assign]
         return found
+
+    def _found_by_others(self, *wanted: Any) -> Any:
+        finders = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+        return next(filter(None, (finder.find_spec(*wanted) for finder in finders)), None)
+
+
+def _is_asked_by_a_function() -> bool:
+    """Whether an import in a function of Holdfast is under way, not one at the beginning of a module."""
+    frame = sys._getframe(2)  # noqa: SLF001 - nothing else tells a finder who asks
+    while frame.f_back and frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame.f_code.co_name != "<module>" and frame.f_globals.get("__name__", "").startswith("holdfast.")
 
 
 def _told(do: Callable[..., Any], *given: Any) -> Any:

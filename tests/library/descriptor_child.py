@@ -5,7 +5,6 @@ Each child begins like a fresh process: it has opened a store, and loaded no mor
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -90,6 +89,7 @@ VERBS = {
     "user": lambda hf: hf.live.user("more"),
     "record": lambda hf: hf.live.record({"role": "user", "content": "more"}),
     "tool": lambda hf: hf.live.tool_result(hf.live.tool_call("ls", {}), "y" * 9000),
+    "blob": lambda hf: hf.live.tool_result(hf.live.tool_call("ls", {}), "y" * 300_000),
     "messages": lambda hf: hf.live.messages("openai"),
     "memory": lambda hf: hf.live.memory.set("key", "value"),
     "variables": lambda hf: hf.live.variables.update({"key": 1}),
@@ -113,7 +113,10 @@ def run(verb, path, free):
     if "live" in VERBS[verb].__code__.co_names:
         hf.live = hf.session("live")
         hf.live.user("first")
-        hf.live.loop = asyncio.new_event_loop()  # the caller's, who has it before
+        if verb == "aflush":
+            import asyncio  # the caller's, who has it before
+
+            hf.live.loop = asyncio.new_event_loop()
     resource.setrlimit(resource.RLIMIT_NOFILE, (LIMIT, LIMIT))
     kept, said = [], []
     with contextlib.suppress(OSError):

@@ -13,7 +13,21 @@ from campaign_log import FULL, record
 
 CHILD = str(Path(__file__).parent / "descriptor_child.py")
 VERBS = list(runpy.run_path(CHILD)["VERBS"])
-FEW = ["list", "search", "session", "verify", "export", "messages", "redact", "aflush", "fork", "recover", "once", "s3"]
+FEW = [
+    "blob",
+    "list",
+    "search",
+    "session",
+    "verify",
+    "export",
+    "messages",
+    "redact",
+    "aflush",
+    "fork",
+    "recover",
+    "once",
+    "s3",
+]
 LEFT_MAX = 20
 
 
@@ -21,7 +35,7 @@ def chosen():
     """In full every verb with none up to twenty descriptors left; else some verbs, each with another number."""
     if FULL:
         return [[verb, left] for verb in VERBS for left in range(LEFT_MAX)]
-    return [[verb, 0 if number < 3 else 1 if verb == "once" else number % 7] for number, verb in enumerate(FEW)]
+    return [[verb, 0 if number < 4 else 1 if verb == "once" else number % 7] for number, verb in enumerate(FEW)]
 
 
 @pytest.mark.slow

@@ -87,8 +87,7 @@ class Redactor:
             return ""  # nothing is written, so nothing has to be known again
         if callable(self._key):
             self._key = self._key()
-        digest = hmac.new(self._key, secret.encode("utf-8", "surrogatepass"), "sha256")
-        return digest.hexdigest()[:chars]
+        return hmac.digest(self._key, secret.encode("utf-8", "surrogatepass"), "sha256").hex()[:chars]
 
     def spans(self, text: str) -> list[SecretSpan]:
         """Where the secrets in a text are."""
@@ -108,9 +107,9 @@ class Redactor:
         """A text with marks at these places, and what they stand for."""
         pieces, found, at = [], [], 0
         for start, stop, rule, _ in spans:
-            secret = text[start:stop]
-            pieces += [text[at:start], self.mark(rule, secret, chars)]
-            found.append(Finding(rule, self.fingerprint(secret)))
+            fingerprint = self.fingerprint(text[start:stop], chars)
+            pieces += [text[at:start], f"{MARK_BEGIN}{rule}:{fingerprint}]"]
+            found.append(Finding(rule, fingerprint[:_FINGERPRINT_CHARS]))
             at = stop
         return "".join([*pieces, text[at:]]), found
 
@@ -289,6 +288,7 @@ _TELLING = re.compile(
 _TELLING_CHARS = 80
 _PEM = "-----BEGIN"
 _PEM_END = re.compile(r"-----END[^\n]{0,100}-----")
+_PEM_END_CHARS = 113
 
 
 class Streamed(NamedTuple):
@@ -346,7 +346,9 @@ def _goes_on(held: str, piece: str) -> bool:
 
     A word, or a private key, that comes letter by letter would otherwise be looked at as often as it has letters.
     """
-    return not piece.strip(_OF_WORDS) or (held.startswith(_PEM) and "-" not in piece)
+    if held.startswith(_PEM) and _PEM_END.search(held[-_PEM_END_CHARS:] + piece) is None:
+        return True
+    return not piece.strip(_OF_WORDS)
 
 
 def _is_plain(before: str, run: str) -> bool:
