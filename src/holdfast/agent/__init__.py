@@ -55,7 +55,7 @@ __getattr__ = lazy(
     },
 )
 
-# The agent, what it is made of and what it gives.
+# The agent, its parts and its results.
 __all__ = ["Agent", "Features", "PersistentSession", "RunLimits", "Strategy"]
 __all__ += [
     "Ask",
@@ -75,7 +75,7 @@ __all__ += ["Suspend", "Tool", "ToolContext", "plain_result", "plain_text", "too
 __all__ += ["AgentFile", "AgentFileWarning", "load_agents"]
 __all__ += ["McpServer", "McpServerWarning", "McpServers", "can_use_servers"]
 __all__ += ["builtin_tools", "file_tools", "memory_tools", "todo_tool"]
-# What apps make agents of, and where they run them.
+# What apps make agents from, and where they run them.
 __all__ += ["AGENT_TYPE", "AgentHome", "AgentMaker", "Kit", "RepairedWarning"]
 __all__ += ["LateModel", "ModelChoice", "choose_model", "engine_of", "register_model", "resolve_model"]
 __all__ += ["EXIT_WORDS", "EventLogger", "Host", "HostedTurn", "Message", "Question", "Runtime"]

@@ -53,7 +53,7 @@ class Agent:
 
     Without persistence each run starts afresh and nothing touches the disk. With ``persistent_session`` the agent
     finds its current session again by its ``agent_id``, in this process or a later one. A session given to ``run`` is
-    used as it is, of whatever store.
+    used as it is, whatever its store.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Agent:
             output=output_of(output_type),
             servers=servers_of(mcp_servers),
         )
-        # All that can be wrong is found before a store is opened.
+        # Every mistake in the arguments is found before a store is opened.
         self._check_tools()
         self._plugins, self._steerings, self._opening = SessionPlugins(plugins), Steerings(), threading.Lock()
         self._session_id, self._owns_hf, self._closed = session_id, False, False
@@ -129,10 +129,10 @@ class Agent:
     async def run(
         self, prompt: Prompt, *, session: Session | None = None, variables: Mapping[str, Any] | None = None
     ) -> RunResult:
-        """Answer a prompt: a text, blocks, or None to go on with what was interrupted.
+        """Answer a prompt: a text, blocks, or None to continue what was interrupted.
 
         Everything is recorded as it happens; turns of one session wait for each other. Raises
-        ModelFailed, TooManyIterations and what the store raises; the session stays usable.
+        ModelFailed, TooManyIterations and the store's errors; the session stays usable.
         """
         return await (await self._turn(session)).answer(prompt, variables)
 
@@ -158,10 +158,10 @@ class Agent:
         session: Session | None = None,
         by: str = "user",
     ) -> RunResult:
-        """Go on with a run that waits: a session's id with ``answers``, or a token with its value.
+        """Continue a waiting run: a session's id with ``answers``, or a token with its value.
 
-        ``answers`` are by the ids of the questions: True, False, ``Edited(args)`` or ``Result(value)``; what others
-        answered counts as well, and what is not answered goes on waiting. UsageError names the question that is not
+        ``answers`` are by the ids of the questions: True, False, ``Edited(args)`` or ``Result(value)``; answers given
+        elsewhere count as well, and unanswered questions stay open. UsageError names a question that is not
         open. With a token it raises ResumeTokenInvalid, -Expired or -Used; then nothing has changed.
         """
         return await self._resume(token, value, answers, session, by)
@@ -177,7 +177,7 @@ class Agent:
         session: Session | None = None,
         by: str = "user",
     ) -> RunStream:
-        """Go on with a run that waits, word by word; see :meth:`resume`."""
+        """Continue a waiting run, word by word; see :meth:`resume`."""
 
         async def start(emit: Callable[[str], None]) -> RunResult:
             return await self._resume(token, value, answers, session, by, emit, steering)
@@ -201,7 +201,7 @@ class Agent:
             if session is None and token != self.session_id:
                 home = self._needs_home("open a session")
                 check_answers(answers)
-                # Kept first: they count also if another process has the session, which takes them in.
+                # Kept first: they count also if another process has the session, which then takes them.
                 if answers:
                     await asyncio.to_thread(home.hf.inbox.give, token, answers, by=by)
                 opened = await asyncio.to_thread(home.hf.session, token, resume="always", repair="auto")
@@ -209,25 +209,25 @@ class Agent:
             return await (await self._turn(session, emit, steering)).answer_asks(answers, by)
 
     def steer(self, text: str, *, interrupt: bool = False, session: Session | str | None = None) -> None:
-        """Say something to the agent while it works, from any thread or task.
+        """Send a message to the agent while it works, from any thread or task.
 
-        The word is recorded as it comes and reaches the model before its next step; a delegate's work is one step of
-        the agent that asked it. With ``interrupt`` the step under way is stopped first: an answer is cut off where it
-        is, and tools are cancelled, which the model is told. What was done until then stays on record. Raises
-        UsageError if no run is under way, or several are and none is named by its session.
+        The message is recorded as it comes and reaches the model before its next step; a delegate's work is one step of
+        the agent that called it. With ``interrupt`` the current step is stopped first: an answer is cut off where it
+        is, and tools are cancelled, which the model is told. What was done until then stays recorded. Raises
+        UsageError if no run is active, or if several are and no session is given.
         """
         id = session.id if isinstance(session, Session) else session
         self._steerings.find(id, self.session_id).say(text, interrupt=interrupt)
 
     async def resume_delegate(self, agent: str, run: str, *, session: Session | None = None) -> str:
-        """Go on with what a delegate began earlier, as ``run`` (``child_run`` of ``delegation``); what it answers."""
+        """Continue a run that a delegate began, as ``run`` (``child_run`` of ``delegation``); return its answer."""
         return await (await self._turn(session)).resume_delegate(agent, run)
 
     resume_delegate_sync = sync_twin(resume_delegate)
 
     @property
     def session(self) -> Session | None:
-        """The agent's own session; None if it is not persistent or has not begun."""
+        """The agent's own session; None if it is not persistent or has no session yet."""
         return self._session
 
     @property
@@ -242,11 +242,11 @@ class Agent:
 
     @property
     def status(self) -> Status:
-        """What the agent's own session does: idle, running, waiting, interrupted or failed."""
+        """The status of the agent's own session: idle, running, waiting, interrupted or failed."""
         return "idle" if self._session is None else self._session.live_state.status
 
     def load(self) -> bool:
-        """Open the agent's session if there is one; whether there was.
+        """Open the agent's session; return whether there was one.
 
         Raises AgentTypeMismatch if it belongs to an agent of another type, and Locked while another
         process has it. A damaged one is repaired, with a warning.
@@ -262,7 +262,7 @@ class Agent:
         return True
 
     def save(self) -> None:
-        """Put everything so far on the medium, and make it what the agent finds next time."""
+        """Flush everything so far, and make it the session that the agent finds next time."""
         home = self._needs_home("save")
         if self._session is None:
             return
@@ -280,11 +280,11 @@ class Agent:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed; it cannot run any more then."""
+        """Whether it was closed; then it cannot run any more."""
         return self._closed
 
     def close(self) -> None:
-        """Save if so configured, stop the timers and give the session back."""
+        """Save if so configured, stop the timers and release the session."""
         if self._closed:
             return
         self._closed = True
@@ -319,7 +319,7 @@ class Agent:
         priorities: Mapping[str, int | None] | None = None,
         session: Session | None = None,
     ) -> None:
-        """Switch tools or namespaces on and off, group and rank them; recorded in the session."""
+        """Enable and disable tools or namespaces, group and rank them; recorded in the session."""
         given = {"enabled": enabled, "namespaces": namespaces, "priorities": priorities}
         data = {name: dict(value) for name, value in given.items() if value is not None}
         if data:
@@ -330,11 +330,11 @@ class Agent:
         self._list_tool(tool, "allowlist", session)
 
     def block_tool(self, tool: str, *, session: Session | None = None) -> None:
-        """Never let a tool run, whoever allows it."""
+        """Never let a tool run, whatever approvals exist."""
         self._list_tool(tool, "blocklist", session)
 
     def unlist_tool(self, tool: str, *, session: Session | None = None) -> None:
-        """Take a tool from both lists."""
+        """Remove a tool from both lists."""
         self._list_tool(tool, "unlist", session)
 
     aconfigure_tools = twin(configure_tools)
@@ -372,7 +372,10 @@ class Agent:
         return AgentTurn(self.spec, session, hf, self._documents(), emit, self._plugins, steering)
 
     def _check_tools(self) -> None:
-        """Make what the model will be told about them. Raises UsageError if that cannot be made, or two are alike."""
+        """Make the descriptions of the tools for the model.
+
+        Raises UsageError if one cannot be made, or two names clash.
+        """
         check_delegates(self.spec)
         if not isinstance(self.spec.model, (Engine, LateModel)):
             for tool in self.spec.tools:
@@ -400,10 +403,10 @@ class Agent:
             if not (self._persistence.wait_ms and in_event_loop()):
                 self.close()
                 raise
-            # The first run waits for it, in a thread; here that would stop the loop.
+            # The first run waits for it, in a thread; waiting here would block the loop.
             self._session_id = self._session_id or self._needs_home("load").current()
         except BaseException:
-            self.close()  # nobody else could: there is no agent yet
+            self.close()  # the caller cannot: there is no agent yet
             raise
 
     def _needs_home(self, what: str) -> AgentHome:
@@ -415,7 +418,7 @@ class Agent:
         return self._home
 
     def _own_session(self) -> Session:
-        """The agent's session, begun now if there is none. The pointer follows, unless staged."""
+        """Return the agent's session, created now if there is none. The pointer is updated, unless staged."""
         home = self._needs_home("have a session")
         with self._opening:
             if self._session is None or self._session.closed:
@@ -459,7 +462,7 @@ class Agent:
 
 
 def specs_of(delegates: Iterable[Any], model: Any) -> tuple[Spec, ...]:
-    """What delegates are made of; a name stands for an agent that has a file. Raises UsageError."""
+    """Return the specs of delegates; a name means an agent that has a file. Raises UsageError."""
     found = []
     for delegate in delegates:
         if isinstance(delegate, str):

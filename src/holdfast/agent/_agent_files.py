@@ -1,6 +1,6 @@
-"""Agents as Markdown files: a front matter that says what an agent has, and below it what it is told.
+"""Agents as Markdown files: a front matter with the agent's settings, and its instructions below.
 
-A file is read, never run. What is wrong with one is told with its line, and the others load.
+A file is read, never run. A mistake in one is reported with its line, and the others load.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FILE_BYTES_MAX = 256 * 1024
 _FILES_MAX = 500
 _FENCE = "---"
 _PERMISSIONS = ("ask", SUSPEND)
-# How other tools call what ours have, and the models that they have short names for.
+# The names of other tools for ours, and for models.
 _ALIASES = {"Read": "read_file", "LS": "list_directory", "Glob": "list_directory"}
 _SHORT_MODELS = ("inherit", "default", "sonnet", "opus", "haiku")
 _KEY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*))?\Z")
@@ -39,7 +39,7 @@ Tell = Callable[[str], None]
 
 
 class AgentFileWarning(UserWarning):
-    """A file of an agent that cannot be used, or a part of it that cannot."""
+    """A file of an agent, or a part of it, that cannot be used."""
 
 
 class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,18 +50,18 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
     instructions: str
     description: str = ""
     model: str | None = None
-    """None for the one that would answer anyway."""
+    """None for the default model."""
     tools: list[str] | None = None
-    """Which of the tools that there are; None for all."""
+    """The names of its tools; None for all."""
     delegates: list[str] = []
-    """The names of agents that it may ask, which have files too."""
+    """The names of agents that it may call, which have files too."""
     mcp_servers: list[str] | dict[str, Any] | None = None
-    """Names of configured servers; in a file of the user's own also what they are, by name."""
+    """Names of configured servers; a file of the user's own may also define servers, by name."""
     permission: str = "ask"
-    """Who allows a tool: whoever is there to be asked, or with "suspend" anybody, later."""
+    """Who approves a tool: the person at the screen, or with "suspend" anybody, later."""
     limits: RunLimits = RunLimits()
     notes: list[str] = []
-    """What could not be used of the file, each with its line."""
+    """The parts of the file that could not be used, each with its line."""
 
     def agent(
         self,
@@ -71,7 +71,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
         agents: Mapping[str, AgentFile] | None = None,
         **more: Any,
     ) -> Agent:
-        """The agent itself, with those of ``tools`` that it may have; ``more`` is what ``Agent`` takes besides.
+        """Return the agent with the ``tools`` that it may have; ``more`` is passed to ``Agent``.
 
         ``model`` is for a file that names none. Delegates are found among ``agents``, else among all that have files.
         """
@@ -85,7 +85,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
         return Agent(model, **{**parts, **more})
 
     def servers(self, configured: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-        """Its MCP servers: of those that are configured all, or those that it names; and its own."""
+        """Return its MCP servers: all configured ones, or those that it names, and its own."""
         if self.mcp_servers is None:
             return dict(configured)
         if isinstance(self.mcp_servers, dict):
@@ -94,7 +94,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _there(file: AgentFile, what: str, names: Iterable[str], known: Container[str], tell: Tell) -> list[str]:
-    """Those of the names that are known; the others are told."""
+    """Return the names that are known; report the others."""
     found = []
     for name in dict.fromkeys(names):
         if name in known:
@@ -105,7 +105,7 @@ def _there(file: AgentFile, what: str, names: Iterable[str], known: Container[st
 
 
 class Crew:
-    """The agents that have files, as they are made: those that name no model on a given one."""
+    """The agents that have files, as they are made: those without a model get a given one."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Crew:
         self._tell = tell or warn_of_file
 
     def parts(self, file: AgentFile, tools: Iterable[Tool], above: tuple[str, ...] = ()) -> dict[str, Any]:
-        """What the file gives an agent, as ``Agent`` takes it; what it names and there is not is told."""
+        """Return the file's settings as ``Agent`` takes them; report names that do not exist."""
         known = {tool.name: tool for tool in tools}
         if file.tools is None:
             chosen = list(known)
@@ -141,7 +141,7 @@ class Crew:
         }
 
     def make(self, file: AgentFile, tools: Iterable[Tool], above: tuple[str, ...]) -> Agent:
-        """One that another may ask."""
+        """Return an agent that another may call."""
         from holdfast.agent._agent import Agent
 
         parts = self.parts(file, tools, above)
@@ -154,14 +154,14 @@ class Crew:
 
 
 def warn_of_file(text: str) -> None:
-    """Tell whoever loads files of agents what could not be used."""
+    """Warn about the part of an agent's file that could not be used."""
     warnings.warn(text, AgentFileWarning, stacklevel=3)
 
 
 def load_agents(folder: str | os.PathLike[str] | None = None, *, tell: Tell = warn_of_file) -> dict[str, AgentFile]:
-    """The agents that have files, by name: of the project and of the user, or of one folder.
+    """Return the agents that have files, by name: of the project and of the user, or of one folder.
 
-    One of the project counts before one of the user that has its name. ``tell`` hears of what cannot be read, with its
+    A project's agent takes precedence over a user's of the same name. ``tell`` is called for unreadable files, with
     file and line; the others load.
     """
     found: dict[str, AgentFile] = {}
@@ -182,7 +182,7 @@ def load_agents(folder: str | os.PathLike[str] | None = None, *, tell: Tell = wa
 
 
 def has_unread_file(name: str, read: Iterable[AgentFile]) -> bool:
-    """Whether a file that is called like an agent is not among those that were read."""
+    """Return whether a file named like an agent exists but was not read successfully."""
     known = {agent.path for agent in read}
     paths = [os.path.join(place, name + _ENDING) for place, _ in agent_folders()]
     return any(os.path.lexists(path) and path not in known for path in paths)
@@ -209,9 +209,9 @@ def _texts(place: str, tell: Tell) -> Iterator[tuple[str, str]]:
 
 
 def read_agent_file(text: str, path: str, *, own: bool = True) -> AgentFile:
-    """The agent that a file describes; of one that is not the user's ``own`` no program is started.
+    """Return the agent that a file describes; only the user's ``own`` file may have programs started.
 
-    Raises UsageError that names the line of what is wrong; what is only strange is among the agent's notes.
+    Raises UsageError that names the line of a mistake; minor oddities are among the agent's notes.
     """
     found, body = _front_matter(text, path)
     given: dict[str, Any] = {}
@@ -249,7 +249,7 @@ def _text(value: Any) -> str:
 
 
 def _names(value: Any) -> list[str]:
-    """A list of names, also in one line with commas between them, as other tools write it."""
+    """Return a list of names, also if they are on one line with commas, as other tools write it."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     if value is None:
@@ -284,7 +284,7 @@ _MEMBERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-# The front matter: the part of YAML that such files are written in. Words with colons in them are words.
+# The front matter: the subset of YAML that such files use. Text with colons in it stays text.
 class _Line(NamedTuple):
     number: int
     indent: int
@@ -292,7 +292,7 @@ class _Line(NamedTuple):
 
 
 def _front_matter(text: str, path: str) -> tuple[dict[str, tuple[int, Any]], str]:
-    """What stands between the fences, each value with its line, and what follows. Raises UsageError."""
+    """Return the values between the fences, each with its line, and the text after them. Raises UsageError."""
     lines = text.splitlines()
     if not lines or lines[0].rstrip() != _FENCE:
         raise UsageError(f"{path}, line 1: it does not begin with a front matter ({_FENCE})")
@@ -320,14 +320,14 @@ class _Wrong(Exception):
 
 
 class _Reader:
-    """Reads a front matter from above."""
+    """Reads a front matter top-down."""
 
     def __init__(self, lines: list[_Line]) -> None:
         self._lines = lines
         self._at = 0
 
     def members(self, indent: int) -> Iterator[tuple[int, str, Any]]:
-        """The members of a mapping whose keys stand that deep, each with its line."""
+        """Read the members of a mapping whose keys are indented that deep, each with its line."""
         while (line := self._next()) is not None and line.indent >= indent:
             found = _KEY.match(line.text.strip())
             if line.indent != indent or found is None:
@@ -336,7 +336,7 @@ class _Reader:
             yield line.number, found[1], self._value(found[2] or "", indent, line.number)
 
     def _next(self) -> _Line | None:
-        """The next line that says something."""
+        """Return the next line that is neither empty nor a comment."""
         while self._at < len(self._lines):
             line = self._lines[self._at]
             if "\t" in line.text[: len(line.text) - len(line.text.lstrip())]:
@@ -350,7 +350,7 @@ class _Reader:
         if text[:1] in ("|", ">") and len(text) <= len("|-"):
             return self._block(indent, " " if text[0] == ">" else "\n")
         if text and not text.startswith("#"):
-            # Words that go on in deeper lines are one text, as YAML has it.
+            # Text that continues on deeper lines is one text, as in YAML.
             more = self._block(indent, " ") if not text.startswith(("[", "{")) else ""
             return _scalar(f"{text} {more}".strip(), number)
         line = self._next()
@@ -400,7 +400,7 @@ def _unescaped(text: str, number: int) -> Any:
 
 
 def _flow(text: str, number: int) -> Any:
-    """``[a, b]`` or JSON."""
+    """Parse ``[a, b]`` or JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -20,7 +20,7 @@ _SNIPPET_CHARS = 160
 
 
 def builtin_tools(root: str | None = None, *, memory: bool = True) -> list[Tool]:
-    """All of them; those that read files only with a ``root``, below which they stay."""
+    """Return all built-in tools; those that read files only with a ``root``, which they cannot leave."""
     tools = [todo_tool(), Tool(set_variable), Tool(get_variable, read_only=True), Tool(recall_sessions, read_only=True)]
     if memory:
         tools += memory_tools()
@@ -121,7 +121,7 @@ def todo_write(ctx: ToolContext, todos: list[dict[str, Any]]) -> Any:
 
 
 def _keep_todos(ctx: ToolContext) -> None:
-    """Put back the list from before a call that did not count: the call is in the log, where the last list wins."""
+    """Restore the list from before a call that did not count: the call is in the log, where the last list wins."""
     others = (event for event in ctx.session.events() if event.data.get("id") != ctx.call_id)
     ctx.session.append("todo_update", {"todos": recover_todos(others)})
 

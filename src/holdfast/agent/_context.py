@@ -1,4 +1,4 @@
-"""What a tool may use while it runs, and what it gave, as data that can be recorded."""
+"""What a tool can use while it runs, and its result as data that can be recorded."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ENDS = ("deny", "allow")
 
 
 class Suspend(Exception):
-    """Raised by a tool to end the turn until someone answers.
+    """Raised by a tool to end the turn until there is an answer.
 
-    The run's result then has a token; ``Agent.resume(token, value)`` goes on, with the value as the
+    The run's result then has a token; ``Agent.resume(token, value)`` continues, with the value as the
     result of this call (``resume_as="tool_result"``) or as the user's next message. With ``until`` it waits for a
-    time, with ``event`` for what ``Holdfast.signal`` tells. As what asks for a permission it lets the call wait for
-    one; ``on_expiry``, "deny" or "allow", is the answer if nobody gives one.
+    time, with ``event`` for ``Holdfast.signal``. Returned by a permission callback it lets the call wait for
+    an approval; ``on_expiry``, "deny" or "allow", is the answer if none comes in time.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class ToolContext:
     session: Session
     _: KW_ONLY
     agent: str
-    """The name of the agent that called."""
+    """The name of the calling agent."""
     call_id: str
     hf: Holdfast | None = None
     """The library with the agent's other sessions; None in a run without a session."""
     memory_on: bool = True
     deps: Any = None
-    """What the agent was made with for its tools."""
+    """The ``deps`` that the agent was created with."""
 
     @property
     def variables(self) -> MutableMapping[str, Any]:
@@ -92,7 +92,7 @@ class ToolContext:
         return self.session.todos
 
 
-# What a tool gave, as data that can be recorded and shown to a model.
+# Results of tools, as data that can be recorded and shown to a model.
 
 _DEPTH_MAX = 48
 _BINARY_SHOWN_BYTES = 1024
@@ -100,7 +100,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def plain_result(value: Any) -> Any:
-    """A result as JSON data; what JSON has no form for becomes text. Never raises."""
+    """Return a result as JSON data; what JSON cannot express becomes text. Never raises."""
     try:
         return _plain(value, 0)
     except Exception as error:  # noqa: BLE001 - a result of any kind must not end the run
@@ -130,7 +130,7 @@ def _plain_int(value: int) -> int | str:
 
 
 def plain_text(text: str) -> str:
-    """The text without NUL and lone surrogates, which no log and no provider takes."""
+    """Return the text without NUL and lone surrogates, which no log and no provider accepts."""
     return text.replace("\0", _REPLACEMENT).encode("utf-8", "replace").decode()
 
 

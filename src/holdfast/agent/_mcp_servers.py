@@ -1,7 +1,7 @@
-"""MCP servers whose tools an agent may call: started when a run needs them, ended with the agent.
+"""MCP servers whose tools an agent may call: started when a run needs them, stopped with the agent.
 
 They live in an event loop of their own, on a thread of their own: runs come from many loops, and a connection belongs
-to the one that made it. Nothing of how they are reached is recorded or told: variables and headers hold secrets.
+to the loop that made it. Commands and addresses are neither recorded nor shown: variables and headers hold secrets.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ Asks = Literal["always", "changes", "never"]
 
 
 class McpServerWarning(UserWarning):
-    """An MCP server could not be had, or is gone; the agent goes on without it."""
+    """An MCP server is unavailable; the agent goes on without it."""
 
 
 class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One server: a ``command`` with its ``args`` and ``env``, or the ``url`` of one with ``headers``.
+    """One server: a ``command`` with its ``args`` and ``env``, or a ``url`` with ``headers``.
 
-    ``type`` is "http" (streamable) for an address unless it says "sse". ``asks`` says which of its tools need
-    permission: those that change something, going by what the server says of them ("changes"), all, or none. Of a
-    list of ``tools`` only these are offered.
+    ``type`` is "http" (streamable) for an address unless it is "sse". ``asks`` says which of its tools need
+    permission: those that change something according to the server ("changes"), all, or none. With ``tools``
+    only these are offered.
     """
 
     name: str
@@ -73,12 +73,12 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def kind(self) -> str:
-        """How it is reached: "stdio", "http" or "sse"."""
+        """The transport: "stdio", "http" or "sse"."""
         return {"": "http" if self.url else "stdio", "streamable-http": "http"}.get(self.type, self.type)
 
     @property
     def shown_name(self) -> str:
-        """What people are told that it is called."""
+        """The name as shown to people."""
         return plain_text(self.name)[:_NAME_CHARS] or "without a name"
 
     def __repr__(self) -> str:
@@ -86,7 +86,7 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_servers(given: Iterable[Any] | Mapping[str, Any]) -> list[McpServer]:
-    """Servers for what the caller gave: each a McpServer or a dict of its fields, or all by name. Raises UsageError."""
+    """Return the given servers: each a McpServer or a dict of its fields, or all by name. Raises UsageError."""
     if isinstance(given, Mapping):
         given = [{**one, "name": name} if isinstance(one, Mapping) else one for name, one in given.items()]
     check_lists(mcp_servers=given)
@@ -105,7 +105,7 @@ def _read_server(given: Any) -> McpServer:
     try:
         return msgspec.convert(dict(given), McpServer)
     except msgspec.ValidationError as error:
-        # Its words name the member, never a value.
+        # The error names the member, never a value.
         name = given.get("name", "without a name")
         known = ", ".join(McpServer.__struct_fields__)
         raise UsageError(f"the MCP server {name!r:.80}: {error}", remedy=f"It has: {known}.") from error
@@ -129,21 +129,21 @@ def _check(server: McpServer) -> None:
 
 
 def can_use_servers() -> bool:
-    """Whether the package for it is installed."""
+    """Return whether the required package is installed."""
     return importlib.util.find_spec("mcp") is not None
 
 
 def warn_of_server(text: str) -> None:
-    """Tell whoever runs an agent that it goes on without a server."""
+    """Warn that the agent goes on without a server."""
     remedy = "Try its command or address by hand; the next run tries it again."
     warnings.warn(f"{text} {remedy}", McpServerWarning, stacklevel=2)
 
 
 class McpServers:
-    """The servers of one agent, or of one session. Safe to be used from any thread and any event loop.
+    """The servers of one agent, or of one session. Safe to use from any thread and any event loop.
 
-    ``tell`` hears of one that could not be had; the others are used all the same. One that failed, or that is gone
-    since, is started again by the next run. ``check`` is called before each call, and may refuse it.
+    ``tell`` is called for an unavailable server; the others are used all the same. One that failed or stopped
+    is started again by the next run. ``check`` is called before each call, and may refuse it.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class McpServers:
         self._known: dict[str, _Connection] = {}
 
     def start(self) -> None:
-        """Begin to start those that do not run."""
+        """Begin to start the servers that are not running."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -176,7 +176,7 @@ class McpServers:
                     self._known[server.name] = _Connection(server, server.cwd or self._cwd, self._loop, self._tell)
 
     async def tools(self, taken: Collection[str] = ()) -> list[Tool]:
-        """Their tools, once each has told them or failed, by names that are not taken."""
+        """Return their tools once each has answered or failed, under names that are not taken."""
         self.start()
         offers: list[_Offer] = []
         for one in list(self._known.values()):
@@ -197,13 +197,13 @@ class McpServers:
         return list(made.values())
 
     def close(self) -> None:
-        """End them all, and whatever processes they are. Harmless the second time; a later run starts them anew."""
+        """Stop them all, and their processes. Does nothing the second time; a later run starts them anew."""
         with self._lock:
             loop, thread, known = self._loop, self._thread, list(self._known.values())
             self._loop, self._thread, self._known = None, None, {}
         if loop is None or thread is None:
             return
-        with contextlib.suppress(RuntimeError):  # its thread is gone, as at the end of the process
+        with contextlib.suppress(RuntimeError):  # its thread has ended, as at the end of the process
             asyncio.run_coroutine_threadsafe(_end(known), loop).result(2 * _END_S)
             loop.call_soon_threadsafe(loop.stop)
             thread.join(_END_S)
@@ -216,7 +216,7 @@ class McpServers:
 def servers_of(
     given: Iterable[Any] | Mapping[str, Any] | McpServers, tell: Callable[[str], None] = warn_of_server
 ) -> McpServers | None:
-    """The servers that an agent was given; None if there are none. Raises UsageError."""
+    """Return the servers that an agent was given; None if there are none. Raises UsageError."""
     if isinstance(given, McpServers):
         return given
     found = check_servers(given)
@@ -248,26 +248,26 @@ async def _end(known: list[_Connection]) -> None:
     for one in known:
         one.over.set()
         if one.task is not None and not one.offered.done():
-            one.task.cancel()  # it still starts, and waits for nothing else
+            one.task.cancel()  # it is still starting, and waits for nothing else
     if tasks:
         _, slow = await asyncio.wait(tasks, timeout=_END_S)
-        # One that does not end by itself: its process ends with its task.
+        # A server that does not end by itself: its process ends with its task.
         for task in slow:
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
 
 
 class _Connection:
-    """One server from its start to its end, in one task, as its connection demands."""
+    """One server from its start to its end, in one task, as its connection requires."""
 
     def __init__(
         self, server: McpServer, cwd: str | None, loop: asyncio.AbstractEventLoop, tell: Callable[[str], None]
     ) -> None:
         self.server = server
         self.offered: Future[list[_Offer]] = Future()
-        """Its tools; none if it could not be had."""
+        """Its tools; none if it is unavailable."""
         self.excuse: str | None = None
-        """Why it could not, until somebody was told."""
+        """The reason why it is unavailable, until it was reported."""
         self.is_over = False
         self.over = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
@@ -299,7 +299,7 @@ class _Connection:
                 self.offered.set_result([])
 
     async def call(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Do something with it, from any event loop. Raises AgentError if it is gone."""
+        """Call the server from any event loop. Raises AgentError if it has stopped."""
         name = self.server.shown_name
         if self.is_over:
             raise AgentError(f"the MCP server {name} is gone", remedy="The next run starts it again.")
@@ -318,7 +318,7 @@ class _Connection:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether a server that is there answered with an error, rather than that its connection broke."""
+    """Return whether a running server answered with an error, as opposed to a broken connection."""
     from mcp import MCPError
     from mcp.types import CONNECTION_CLOSED
 
@@ -326,7 +326,7 @@ def _is_refusal(error: Exception) -> bool:
 
 
 class _Offer:
-    """A tool of a server that is there."""
+    """A tool of a running server."""
 
     def __init__(self, connection: _Connection, client: Client, about: Any) -> None:
         self._connection = connection
@@ -334,19 +334,19 @@ class _Offer:
         self._about = about
 
     def name_beside(self, servers: list[McpServer]) -> str:
-        """Its name, always with its server's: an approval for one server's tool is never that of another's."""
+        """Return its name, always with its server's: an approval for one server's tool must not apply to another's."""
         server, other = self._connection.server, self._about.name
         name = _fit_name(f"{server.name}_{other}")
         own = len(_fit_name(server.name))
         prefixes = [_fit_name(each.name) for each in servers if each is not server]
         if any(name.startswith(f"{prefix}_") for prefix in prefixes if len(prefix) >= own):
-            # It reads as one of a server whose name begins alike.
+            # It could be mistaken for a tool of a server whose name begins alike.
             mark = hashlib.sha256(f"{server.name}\0{other}".encode()).hexdigest()[:8]
             name = f"{name[: _TOOL_NAME_CHARS - len(mark) - 1]}_{mark}"
         return name[:_TOOL_NAME_CHARS]
 
     def tool(self, name: str, check: Callable[[], None]) -> Tool:
-        """The tool for an agent; where every call asks, nothing that the server says of it is relied on."""
+        """Return the tool for an agent; if every call asks, the server's own description of it is not relied on."""
         server, hints = self._connection.server, self._about.annotations
         trusts = server.asks != "always" and hints is not None
         reads = trusts and hints.read_only_hint is True and hints.destructive_hint is not True
@@ -378,9 +378,9 @@ def _fit_name(text: str) -> str:
 
 
 class LastWords:
-    """What the program of a server says on standard error: not for the terminal, where people may be reading.
+    """The output of a server's program on standard error, kept off the terminal, where people may be reading.
 
-    Its last lines are told when it fails, without what stands in its variables.
+    Its last lines are reported when it fails, without the values of its variables.
     """
 
     def __init__(self, server: McpServer) -> None:
@@ -390,7 +390,7 @@ class LastWords:
 
     @contextlib.contextmanager
     def sink(self) -> Iterator[TextIO]:
-        """Where the program writes."""
+        """Return the file that the program writes to."""
         source, sink = os.pipe()
         self._reader = threading.Thread(target=self._read, args=[source], name="mcp-stderr", daemon=True)
         self._reader.start()
@@ -404,7 +404,10 @@ class LastWords:
                     self._lines.append(line.strip())
 
     def told(self) -> str:
-        """A sentence with them; empty if there are none. Waits a moment for what it says while it dies."""
+        """Return a sentence with its last lines; empty if there are none.
+
+        Waits a moment for the rest of a dying server.
+        """
         if self._reader is not None:
             self._reader.join(_LAST_WORDS_S)
         lines = list(self._lines)
@@ -419,13 +422,13 @@ async def _connected(server: McpServer, cwd: str | None, last_words: LastWords) 
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    # What the library has to say of a server goes where a program wants its logs, and else not onto the terminal.
+    # The library's messages about a server go to the program's logs, not to the terminal.
     log = logging.getLogger("mcp")
     if not log.handlers:
         log.addHandler(logging.NullHandler())
     transport: Any
     async with contextlib.AsyncExitStack() as open_things:
-        # Closed here once the program has it, so that its death is the end of what it says.
+        # Closed here once the program has it, so that the output ends when the program does.
         with contextlib.ExitStack() as until_it_runs:
             if server.kind == "stdio":
                 if not server.command:
@@ -448,7 +451,7 @@ async def _connected(server: McpServer, cwd: str | None, last_words: LastWords) 
 
 
 def _http_client(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> Any:
-    """One that takes the headers nowhere but to the address that they are for."""
+    """Return a client that sends the headers only to the address that they are for."""
     from mcp.shared._httpx_utils import create_mcp_http_client
 
     made = create_mcp_http_client(headers, timeout, auth)
@@ -482,7 +485,7 @@ def _text_of(blocks: list[Any]) -> str:
 
 
 def _excuse(server: McpServer, error: BaseException) -> str:
-    """Why there are no tools of it; never in the words of the error, which may hold secrets."""
+    """Return why its tools are missing; never in the words of the error, which may hold secrets."""
     if isinstance(error, BaseExceptionGroup) and error.exceptions:
         return _excuse(server, error.exceptions[0])
     why = {

@@ -1,7 +1,7 @@
-"""Model servers on this machine: which of them answer at their usual ports, and with which model.
+"""Model servers on this machine: those that answer at their usual ports, and their models.
 
-All are asked at once, and an answer that is late or of another shape counts as none: their ports
-belong to many other programs, too.
+All are asked at once, and an answer that is late or of another shape is ignored: their ports
+are used by many other programs, too.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 WAIT_S = 0.2
-_LOAD_S = 0.5  # what the library may take that asks, once somebody listens
+_LOAD_S = 0.5  # time for loading the HTTP library, once a server is listening
 _ANSWER_BYTES_MAX = 1 << 20
-# Parts of the names of models that make vectors and say nothing.
+# Parts of the names of embedding models, which cannot chat.
 _EMBEDDING_NAMES = ("embed", "bge-", "gte-", "e5-", "minilm", "rerank")
 _EMBEDDING_FAMILIES = ("bert", "nomic-bert")
 
@@ -26,13 +26,13 @@ class ServedModel(NamedTuple):
     """One model of a server that runs here."""
 
     server: str
-    """The name of its kind, such as Ollama."""
+    """The name of the kind of server, such as Ollama."""
     url: str
-    """Where it speaks as OpenAI's servers do."""
+    """The address of its OpenAI-compatible API."""
     name: str
     is_loaded: bool
     size: int | None
-    """In bytes; None where the server does not tell."""
+    """In bytes; None if the server does not report it."""
 
 
 class _Listed(NamedTuple):
@@ -43,11 +43,11 @@ class _Listed(NamedTuple):
 
 
 Ask = Callable[[str], Any]
-"""Gives what a server answers for a path, as JSON values; None if that is no answer."""
+"""Returns a server's answer for a path, as JSON values; None if there is no valid answer."""
 
 
 def served_models(environment: Mapping[str, str]) -> list[ServedModel]:
-    """Return the models that can talk of all servers that answer in time, in the order of the servers."""
+    """Return the chat models of all servers that answer in time, in the order of the servers."""
     found: dict[str, list[ServedModel]] = {}
     threads = [
         threading.Thread(target=_ask_kind, args=(kind, environment, found), name="model-server", daemon=True)
@@ -62,7 +62,7 @@ def served_models(environment: Mapping[str, str]) -> list[ServedModel]:
 
 
 def best_model(models: Iterable[ServedModel]) -> ServedModel | None:
-    """Return the one to talk to: one that is loaded, else the largest where sizes are told, else the first."""
+    """Return the preferred model: a loaded one, else the largest if sizes are known, else the first."""
     known = list(models)
     loaded = next((model for model in known if model.is_loaded), None)
     largest = max((model for model in known if model.size), key=lambda model: model.size or 0, default=None)
@@ -70,7 +70,7 @@ def best_model(models: Iterable[ServedModel]) -> ServedModel | None:
 
 
 def ollama_root(environment: Mapping[str, str]) -> str:
-    """Return the address of Ollama, as its own variable says it."""
+    """Return the address of Ollama, from its own variable."""
     given = environment.get("OLLAMA_BASE_URL") or environment.get("OLLAMA_HOST") or ""
     if "://" not in given:
         host, _, port = given.rpartition(":") if given.rpartition(":")[2].isdecimal() else (given, "", "")
@@ -79,12 +79,12 @@ def ollama_root(environment: Mapping[str, str]) -> str:
 
 
 def _reached(host: str) -> str:
-    """The host at which somebody is found who listens on ``host``."""
+    """Return the host at which a server that listens on ``host`` can be reached."""
     return "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host  # noqa: S104 - where to knock, not to listen
 
 
 class _Kind(NamedTuple):
-    """A kind of server: where it listens, and how it tells which models it has."""
+    """A kind of server: its port, and how it lists its models."""
 
     name: str
     address: Callable[[Mapping[str, str]], str]
@@ -107,13 +107,13 @@ def _lm_studio(ask: Ask) -> Iterator[_Listed]:
             size, is_embedding = _whole(row.get("size_bytes")), row.get("type") == "embedding"
             yield _Listed(row["key"], bool(row.get("loaded_instances")), size, is_embedding)
         return
-    # Its older form, and then the one that all have.
+    # Its older API, and then the common one.
     for row in _rows(ask("/api/v0/models"), "data", "id") or _openai_rows(ask):
         yield _Listed(row["id"], row.get("state") == "loaded", None, row.get("type") == "embeddings")
 
 
 def _serving(ask: Ask) -> Iterator[_Listed]:
-    """Servers that were started with their model; one with several says which of them are loaded."""
+    """Yield the models of servers that were started with one; a server with several reports which are loaded."""
     for row in _openai_rows(ask):
         status, meta = row.get("status"), row.get("meta")
         is_loaded = status.get("value") == "loaded" if isinstance(status, dict) else True
@@ -153,7 +153,7 @@ def _ask_kind(kind: _Kind, environment: Mapping[str, str], found: dict[str, list
 
 
 def _knock(root: str) -> float | None:
-    """Return how much of the time is left when somebody opened; None if nobody did, which is told at once."""
+    """Return how much of the time is left after connecting; None if nothing listens, which is known at once."""
     began = time.monotonic()
     scheme, _, rest = root.partition("://")
     host, colon, port = rest.partition("/")[0].rpartition(":")
@@ -167,17 +167,17 @@ def _knock(root: str) -> float | None:
 
 
 def _asker(root: str, left_s: float) -> Ask:
-    # Loaded late: only where somebody listens.
+    # Loaded late: only if a server listens.
     from http.client import HTTPException
     from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
 
     class Stay(HTTPRedirectHandler):
-        """Nobody sends us elsewhere: whoever does is another program."""
+        """Follows no redirects: a redirect comes from another program."""
 
         def redirect_request(self, *_: Any) -> None:
             return None
 
-    # Never by a proxy: what is asked for is here.
+    # Never through a proxy: the server is on this machine.
     opener = build_opener(ProxyHandler({}), Stay())
     deadline = time.monotonic() + left_s
 
@@ -188,7 +188,7 @@ def _asker(root: str, left_s: float) -> Ask:
         try:
             with opener.open(root + path, timeout=left) as answer:
                 data = b""
-                # Piece by piece: who sends a byte now and then is late all the same.
+                # Piece by piece: a server that sends a byte now and then is late all the same.
                 while (piece := answer.read1(_ANSWER_BYTES_MAX)) and len(data) < _ANSWER_BYTES_MAX:
                     data += piece
                     if time.monotonic() > deadline:
@@ -201,7 +201,7 @@ def _asker(root: str, left_s: float) -> Ask:
 
 
 def _rows(answer: Any, member: str, name: str) -> list[dict[str, Any]]:
-    """The rows of a list, those that have a name; none if the answer has another shape."""
+    """Return the rows of a list that have a name; none if the answer has another shape."""
     rows = answer.get(member) if isinstance(answer, dict) else None
     known = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     return [row for row in known if isinstance(row.get(name), str) and row[name].strip()]

@@ -1,4 +1,4 @@
-"""What an agent is told when it is made: which features it has and how its session is kept."""
+"""Options of an agent: its features, and how its session is kept."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=msgspec.Struct)
 
 Strategy = Literal["none", "window", "summarise"]
-"""What becomes of a conversation that outgrows its window."""
+"""What to do with a conversation that outgrows its window."""
 Scope = Literal["once", "session", "always"]
-"""For how long an approval counts."""
+"""How long an approval counts."""
 SUSPEND = "suspend"
-"""As what asks for a permission: the call waits for an answer."""
+"""As a permission: the call waits for an answer."""
 STRATEGIES, SCOPES = get_args(Strategy), get_args(Scope)
 
 
 class Features(msgspec.Struct, frozen=True, kw_only=True):
-    """Which parts of its context an agent has. What is off is neither saved nor restored."""
+    """The features of an agent. The state of a disabled one is neither saved nor restored."""
 
     memory: bool = True
     """Working memory, its tools, and the cache of idempotent tools."""
     in_context_memory: bool = False
-    """What is remembered is shown to the model with the instructions."""
+    """Whether the memory is shown to the model with the instructions."""
     persistent_instructions: bool = False
-    """``custom_instructions.md`` of the agent is read at each run."""
+    """Whether ``custom_instructions.md`` of the agent is read at each run."""
     history: bool = True
     """The conversation. Without it every run starts with an empty one."""
     permissions: bool = True
-    """Tools that need permission ask for it. Without it every tool runs unasked."""
+    """Whether tools that need permission ask for it. Without it every tool runs unasked."""
     persistent_session: bool | None = None
-    """The session outlives the agent object; None for as the agent's argument of that name says."""
+    """Whether the session outlives the agent object; None if the agent's argument of that name decides."""
 
 
 class PersistentSession(msgspec.Struct, frozen=True, kw_only=True):
-    """How a persistent session is kept. ``storage`` is a path, a URL, a Store or a Holdfast."""
+    """Options of a persistent session. ``storage`` is a path, a URL, a Store or a Holdfast."""
 
     storage: str | os.PathLike[str] | Store | Holdfast | None = None
     autosave_ms: int = 30_000
@@ -53,9 +53,9 @@ class PersistentSession(msgspec.Struct, frozen=True, kw_only=True):
     save_on_close: bool = True
     load_on_create: bool = True
     memory: Store | None = None
-    """Where the agent's lasting memory is kept, if elsewhere than its sessions."""
+    """The store of the agent's lasting memory, if it is not that of its sessions."""
     wait_ms: float | None = None
-    """How long to wait for the session while another process has it; None for as settings say."""
+    """How long to wait for the session while another process has it; None for the setting."""
 
     def __post_init__(self) -> None:
         if self.wait_ms is not None:
@@ -67,12 +67,12 @@ class PersistentSession(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def staged(self) -> bool:
-        """Whether nothing is stored before it is asked for."""
+        """Whether events are stored only on request."""
         return self.autosave_ms == 0
 
 
 def settle_features(given: Features | Mapping[str, bool] | None) -> Features:
-    """The features that the caller asked for, also by their names in a dict. Raises UsageError."""
+    """Return the requested features, also from a dict of their names. Raises UsageError."""
     return Features() if given is None else made("features", Features, given)
 
 
@@ -82,9 +82,9 @@ def settle_persistence(
     flag: bool | None,
     named: bool,
 ) -> PersistentSession | None:
-    """The settings if the agent is persistent; else None.
+    """Return the options if the agent is persistent; else None.
 
-    It is if the feature's ``flag`` is on; where that says nothing, if settings were given or its
+    It is if the feature's ``flag`` is on; if that is None, if options were given or its
     session was ``named``. Raises UsageError if it is both on and off.
     """
     if isinstance(given, bool):
@@ -100,14 +100,14 @@ def settle_persistence(
 
 
 def check_lists(**given: Any) -> None:
-    """Raise UsageError for what is no list where several things are to be given."""
+    """Raise UsageError unless values that must be lists are lists."""
     for name, value in given.items():
         if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
             raise UsageError(f"{name} are a list, not {type(value).__name__}")
 
 
 def check_library(given: Any) -> None:
-    """Raise UsageError for what is neither a Holdfast nor None."""
+    """Raise UsageError unless the value is a Holdfast or None."""
     from holdfast.library import Holdfast
 
     if not isinstance(given, (Holdfast, type(None))):
@@ -115,14 +115,14 @@ def check_library(given: Any) -> None:
 
 
 def check_texts(**given: Any) -> None:
-    """Raise UsageError for what is neither a text nor None."""
+    """Raise UsageError unless the values are texts or None."""
     for name, value in given.items():
         if value is not None and not isinstance(value, str):
             raise UsageError(f"{name} is a text, not {value!r:.40}")
 
 
 def check_whole(least: int, *, or_none: bool = False, **given: Any) -> None:
-    """Raise UsageError for what is no whole number, at least that (or None, where that is one)."""
+    """Raise UsageError unless the values are whole numbers, at least that (or None, where that is allowed)."""
     for name, value in given.items():
         if value is None and or_none:
             continue
@@ -133,27 +133,27 @@ def check_whole(least: int, *, or_none: bool = False, **given: Any) -> None:
 
 
 def check_function(**given: Any) -> None:
-    """Raise UsageError for what can neither be called nor is None."""
+    """Raise UsageError unless the values are callable or None."""
     for name, value in given.items():
         if value is not None and not callable(value):
             raise UsageError(f"{name} is a function, not {value!r:.40}")
 
 
 def check_permission(given: Any) -> None:
-    """Raise UsageError for what cannot be asked for a permission."""
+    """Raise UsageError unless the value can answer a permission request."""
     if given is not None and given != SUSPEND and not isinstance(given, Suspend) and not callable(given):
         raise UsageError(f'permission is a function, "suspend" or a Suspend, not {given!r:.40}')
 
 
 def check_map(**given: Any) -> None:
-    """Raise UsageError for what is neither a mapping nor None."""
+    """Raise UsageError unless the value is a mapping or None."""
     for name, value in given.items():
         if value is not None and not isinstance(value, Mapping):
             raise UsageError(f"{name} is a dict, not {value!r:.40}")
 
 
 def made(name: str, kind: type[T], given: T | Mapping[str, Any]) -> T:
-    """Return the settings, also if they were given as a dict. Raises UsageError."""
+    """Return the options, also if they were given as a dict. Raises UsageError."""
     if isinstance(given, kind):
         return given
     if not isinstance(given, Mapping):

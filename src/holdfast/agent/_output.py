@@ -1,4 +1,4 @@
-"""What a run is to give, if not a text: a value of a type, asked for by a call that ends the run."""
+"""The output of a run, if not a text: a value of a type, given by a call that ends the run."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from holdfast.errors import UsageError
 
 NAME = "final_result"
 TRIES_MAX = 3
-"""How often a model may answer otherwise before the run fails."""
+"""How many answers without a valid value a run accepts before it fails."""
 _WRAPPED = "response"
 _ABOUT = "Give the final answer. The work ends with it."
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Way:
-    """One call by which a value is given. ``read`` makes it of the call and of what that gave. Raises ValueError."""
+    """One call that gives a value. ``read`` makes the value from the call and its result. Raises ValueError."""
 
     tool: Tool
     read: Callable[[dict[str, Any], str], tuple[Any, str]]
-    """The value, and the same as JSON, for people and for the next request."""
+    """Returns the value, and the same as JSON, for people and for the next request."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputForm:
-    """The form of what a run gives: the calls by which the model gives it, or the words that it may be."""
+    """The form of a run's output: the calls by which the model gives it, or the text that it may be."""
 
     ways: dict[str, _Way]
     allows_text: bool
     of_text: Callable[[ToolContext, str], Awaitable[Any]] | None = None
-    """Makes the value of the words, where a function is given for it. Raises what that raises."""
+    """Makes the value from the text, if a function is given for it. Raises what that raises."""
 
     @property
     def tools(self) -> list[Tool]:
-        """What the model calls to give a value."""
+        """The tools that the model calls to give a value."""
         return [way.tool for way in self.ways.values()]
 
     @property
     def wish(self) -> str:
-        """What a model is told that answered with words only."""
+        """The prompt for a model that answered with text only."""
         return f"(give the answer by calling {' or '.join(self.ways)})"
 
     def find(self, messages: list[dict[str, Any]]) -> tuple[Any, str] | None:
-        """The value that a conversation ends with, and its JSON; None if it does not end with one.
+        """Return the value that a conversation ends with, and its JSON; None if it does not end with one.
 
-        It is read from the record, not remembered: a process that died after the call gives it to the next one.
+        It is read from the log, not remembered: a process that died after the call gives it to the next one.
         """
         tail = messages[-3:]
         if tail and tail[-1]["role"] == "assistant" and len(tail) > 1 and _is_text(tail[-1]):
@@ -61,7 +61,7 @@ class OutputForm:
         if len(tail) < 2:
             return None
         calls, results = blocks_of(tail[-2]), blocks_of(tail[-1])
-        # Whoever said something since then wants another answer.
+        # A message since then asks for another answer.
         if any(block["type"] != "tool_result" for block in results):
             return None
         done = {block["tool_use_id"]: block["content"] for block in results if not block.get("is_error")}
@@ -73,7 +73,7 @@ class OutputForm:
 
 @dataclass(frozen=True, kw_only=True)
 class _Member:
-    """One of the things that an output may be: a type, or a function whose result it is."""
+    """One alternative of an output: a type, or a function whose result it is."""
 
     form: Any
     name: str | None = None
@@ -88,7 +88,7 @@ class _Member:
 
 
 def output_of(output_type: Any) -> OutputForm | None:
-    """Return the form of an output; None for a text. Raises UsageError for what is no type and no function."""
+    """Return the form of an output; None for a text. Raises UsageError if it is neither a type nor a function."""
     members = list(_members(output_type))
     if not members:
         raise UsageError("output_type names no type", remedy="Give a type, or a list of types.")
@@ -115,14 +115,14 @@ def output_of(output_type: Any) -> OutputForm | None:
 
 
 def _members(given: Any) -> Iterator[_Member]:
-    """The things of which the output is one."""
+    """Yield the alternatives of the output."""
     kind = type(given).__name__
     if kind == "ToolOutput":
         found = list(_members(given.output))
-        # A union is one call where it was given a name.
+        # A named union is one call.
         form = found[0].form if len(found) == 1 else given.output
         yield _Member(form=form, name=given.name, about=given.description, is_call=True)
-    # How a model is asked is our part: what is wanted is the same.
+    # The mode of asking is up to us: the wanted type is the same.
     elif kind in ("NativeOutput", "PromptedOutput"):
         for each in _members(given.outputs):
             yield replace(each, about=each.about or given.description)
@@ -139,7 +139,7 @@ def _members(given: Any) -> Iterator[_Member]:
 
 
 def _way_of_types(name: str, members: list[_Member]) -> _Way:
-    """The call whose arguments are the value."""
+    """Return the call whose arguments are the value."""
     adapter, wraps = _as_arguments(Union[tuple(each.form for each in members)])  # noqa: UP007 - made of values
 
     def read(args: dict[str, Any], _result: str = "") -> tuple[Any, str]:
@@ -157,7 +157,7 @@ def _way_of_types(name: str, members: list[_Member]) -> _Way:
         return "taken"
 
     about = next((each.about for each in members if each.about), _ABOUT)
-    # Reading a value does no harm: it is done again after a crash.
+    # Reading a value is harmless: it is repeated after a crash.
     tool = Tool(accept, name=name, description=about, schema=adapter.json_schema(), read_only=True)
     return _Way(tool=tool, read=read)
 
@@ -172,14 +172,14 @@ class _Giver(Tool):
 
 
 def _way_of_function(name: str, member: _Member) -> _Way:
-    """The call of a function, made as every tool is: one whose outcome is not known is not made again."""
+    """Return the call of a function, made like that of any tool: one of unknown outcome is not repeated."""
     tool = _Giver(member.form, name=name, description=member.about)
     adapter = _adapter(tool.returns)
 
     def write(value: Any) -> str:
         try:
             text = str(adapter.dump_json(value, warnings="error").decode())
-        except ValueError:  # it has no form in JSON; then what people see of it is the value
+        except ValueError:  # it has no form in JSON; then its text is the value
             text = msgspec.json.encode(plain_result(value)).decode()
         adapter.validate_json(text)
         return text
@@ -198,7 +198,7 @@ def _reader_of_text(function: Callable[..., Any]) -> Callable[[ToolContext, str]
 
 
 def _adapter(wanted: Any) -> Any:
-    """What checks values of a type. Raises UsageError."""
+    """Return the validator for values of a type. Raises UsageError."""
     try:
         from pydantic import TypeAdapter
     except ModuleNotFoundError as error:
@@ -215,7 +215,7 @@ def _adapter(wanted: Any) -> Any:
 
 
 def _as_arguments(wanted: Any) -> tuple[Any, bool]:
-    """What checks values of a type that are the arguments of a call, and whether they stand in a member of these."""
+    """Return the validator of a type as arguments of a call, and whether the value is wrapped in a member of these."""
     adapter = _adapter(wanted)
     if adapter.json_schema().get("type") == "object":
         return adapter, False

@@ -1,4 +1,4 @@
-"""Who may use which tool: lists, standing approvals that expire, and a person to ask."""
+"""Permission to use tools: lists, standing approvals that expire, and a person to ask."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.storage import Documents
 
 
 class PermissionRequest(msgspec.Struct, frozen=True):
-    """What the prompt callback is asked. ``expired`` if an earlier approval has run out."""
+    """The argument of the prompt callback. ``expired`` if an earlier approval has run out."""
 
     tool: str
     args: dict[str, Any]
@@ -29,11 +29,11 @@ class PermissionRequest(msgspec.Struct, frozen=True):
     agent: str
     expired: bool = False
     call_id: str = ""
-    """The id that the call has in the log, if it is made."""
+    """The id of the call in the log, if it is made."""
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What a person decided. ``same_args`` limits an approval to the very same arguments."""
+    """A person's decision. ``same_args`` limits an approval to the very same arguments."""
 
     allow: bool
     scope: Scope = "once"
@@ -48,7 +48,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether a call may be made, and if not, what the model is told; or that somebody is to be asked."""
+    """Whether a call may be made, and if not, the reason for the model; or that a person has to be asked."""
 
     allowed: bool
     reason: str = ""
@@ -59,7 +59,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class StandingApprovals:
-    """Approvals for always: ``permissions.json`` of the agent, compared and swapped."""
+    """Approvals for always: ``permissions.json`` of the agent, changed by compare-and-swap."""
 
     def __init__(self, documents: Documents, tell: Callable[[str], None]) -> None:
         self._documents = documents
@@ -69,17 +69,17 @@ class StandingApprovals:
         return self._load()[0].approvals
 
     def add(self, tool: str, approval: Approval) -> None:
-        # Compare and swap: another process of the same agent may approve something meanwhile.
+        # Compare-and-swap: another process of the same agent may record an approval meanwhile.
         swap(self._documents, PERMISSIONS, self._load, lambda document: document.approvals.update({tool: approval}))
 
     def _load(self) -> tuple[ApprovalsDocument, str]:
-        # Of a damaged one nothing is approved: asking again is the safe way.
+        # A damaged document approves nothing: asking again is the safe way.
         return read_or_begin(self._documents, PERMISSIONS, ApprovalsDocument, self._tell)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """Decides about each call, asks where it must, and records a decision before it counts."""
+    """Decides about each call, asks if it must, and records a decision before it counts."""
 
     session: Session
     agent: str
@@ -87,20 +87,20 @@ class Gate:
     standing: StandingApprovals | None
     enabled: bool = True
     can_wait: bool = True
-    """Whether there is a session that can be gone on with later."""
+    """Whether there is a session that can be continued later."""
     clock: Callable[[], int] = now_ms
 
     def check(self, tool: Tool, args: dict[str, Any]) -> Verdict:
-        """What is known about a call without asking anybody."""
+        """Return the verdict on a call without asking anybody."""
         if not self.enabled:
             return Verdict(True)
         known = self.session.live_state.permissions
-        # The blocklist wins over every approval, of whatever scope.
+        # The blocklist overrides every approval, of whatever scope.
         if tool.name in known.blocklist:
             return Verdict(False, f"the tool {tool.name} is blocked")
         if not tool.needs_permission or tool.name in known.allowlist:
             return Verdict(True)
-        # What was approved for this session, and for always.
+        # Approvals for this session, and for always.
         always = {} if self.standing is None else self.standing.read()
         given = [one for one in (known.approvals.get(tool.name), always.get(tool.name)) if one is not None]
         fitting = [one for one in given if one.args_hash is None or one.args_hash == args_digest(args)]
@@ -111,7 +111,7 @@ class Gate:
         return Verdict(False, asks=True, expired=bool(fitting))
 
     async def ask(self, tool: Tool, args: dict[str, Any], call_id: str, *, expired: bool) -> Verdict:
-        """Ask about a call that is on record; what was decided is on the medium when this returns."""
+        """Ask about a recorded call; the decision is on the medium when this returns."""
         prompt = self.prompt if tool.permission is None else tool.permission
         request = PermissionRequest(tool.name, args, tool.description, self.session.id, self.agent, expired, call_id)
         try:
@@ -132,7 +132,7 @@ class Gate:
                 return Verdict(False, wish=answer)
             return Verdict(False, f"the tool {tool.name} needs a permission, and only a run on a session waits for one")
         decision = _decision(answer)
-        # On the medium before the tool runs: nobody can say later that it was not allowed.
+        # On the medium before the tool runs, as proof that it was allowed.
         self._record(tool.name, args, call_id, decision)
         await self.session.abarrier()
         if decision.allow:
@@ -140,7 +140,7 @@ class Gate:
         return Verdict(False, decision.reason or f"the user did not allow {tool.name}")
 
     def allow_always(self, tool: str, by: str) -> None:
-        """Keep an approval that was answered for always."""
+        """Keep an approval with the scope always."""
         if self.standing is not None:
             by = self._without_secrets(by)
             self.standing.add(tool, Approval(scope="always", approved_at=self.clock(), approved_by=by))
@@ -182,7 +182,7 @@ def _suspend_as_configured() -> Suspend:
 
 
 def _decision(answer: Any) -> Decision:
-    """What the callback meant: a Decision, a bool, a scope, or "deny"."""
+    """Return the meaning of the callback's value: a Decision, a bool, a scope, or "deny"."""
     if isinstance(answer, Decision):
         return answer
     if isinstance(answer, bool) or answer is None:
@@ -198,6 +198,6 @@ def _decision(answer: Any) -> Decision:
 
 
 def args_digest(args: dict[str, Any]) -> str:
-    """A digest by which the same arguments are recognised."""
+    """Return a digest by which the same arguments are recognised."""
     canonical = msgspec.json.encode(args, enc_hook=str, order="deterministic")
     return hashlib.sha256(canonical).hexdigest()[:32]

@@ -1,6 +1,6 @@
-"""The models of providers, by pydantic_ai: our messages in its words, and its answers in ours.
+"""The models of providers, through pydantic_ai: converts messages to its types, and answers back.
 
-Loaded late: it takes most of a second, and whoever talks to the guide needs none of it.
+Loaded late: it takes most of a second, and the guide does not need it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REDACTED = "redacted_thinking"
 
 
 class Converter:
-    """Turns neutral messages into the engine's, remembering those it has turned before.
+    """Converts neutral messages to the engine's, remembering those it has converted before.
 
     The session hands out the same dict for a message that has not changed, so that a long
     conversation is converted once, not at every step.
@@ -121,7 +121,7 @@ def _user_content(block: dict[str, Any]) -> pai.UserContent:
 
 
 def read_reply(response: pai.ModelResponse) -> Reply:
-    """What the engine's response says, in our words."""
+    """Return the engine's response in neutral form."""
     speech: list[Speech] = []
     calls: list[CallRequest] = []
     for part in response.parts:
@@ -145,7 +145,7 @@ def _read_thinking(part: pai.ThinkingPart) -> Speech:
     if provider.startswith((_ANTHROPIC, "bedrock")):
         redacted = part.id == _REDACTED
         return Speech("thinking", text, signature=part.signature, redacted=redacted)
-    # Others tie their signatures to ids on their own servers: of no use to a later process.
+    # Others tie their signatures to ids on their own servers, useless to a later process.
     return Speech("thinking", text)
 
 
@@ -171,7 +171,7 @@ def _read_usage(response: pai.ModelResponse, speech: list[Speech], calls: list[C
         cache_write_tokens=found.cache_write_tokens or 0,
         requests=1,
     )
-    # Local servers often count nothing; a window needs figures all the same.
+    # Local servers often report no tokens; a window needs figures all the same.
     if not usage.output_tokens:
         said = sum(estimate_tokens(part.text) for part in speech)
         asked = sum(estimate_tokens(f"{call.name}{call.args}") for call in calls)
@@ -179,7 +179,7 @@ def _read_usage(response: pai.ModelResponse, speech: list[Speech], calls: list[C
     return usage
 
 
-# The model: found by its name, asked, streamed from; whatever goes wrong is a typed error.
+# The model: found by its name, asked, streamed from; every failure is a typed error.
 
 # By the id of a model, because models have no hash: the event loops that use it, once for each run.
 _users: dict[int, list[asyncio.AbstractEventLoop]] = {}
@@ -188,13 +188,13 @@ _lending = threading.Lock()
 _NEEDS_TOOLS = ("anthropic", "bedrock")
 
 
-# Names under which users know a provider, and what the engine calls it.
+# Names by which users know a provider, and the engine's names.
 _ALIASES = {"google-gla": "google", "gemini": "google", "claude": "anthropic"}
 _KEPT = "the session is intact."
 _WINDOW = f"Set max_context_tokens and strategy='window' or 'summarise'; {_KEPT}"
 _NETWORK = "Check the network and the provider's address, then try again."
 _LATER = f"Wait a moment, then try again; {_KEPT}"
-# A kind of error, the particular before the general: its reason, what it is in words, what to do about it.
+# A kind of error, the particular before the general: its reason, its description, its remedy.
 _TROUBLES: tuple[tuple[type[Exception], str, str, str], ...] = (
     (
         pai_errors.ModelAuthenticationError,
@@ -230,7 +230,10 @@ _TROUBLES: tuple[tuple[type[Exception], str, str, str], ...] = (
 
 
 def provider_model(model: Any) -> Model:
-    """The engine's model for a name, or the model itself. Raises UsageError for an unknown name or a missing key."""
+    """Return the engine's model for a name, or the model itself.
+
+    Raises UsageError for an unknown name or a missing key.
+    """
     if isinstance(model, Model):
         return model
     if not isinstance(model, str) or not model.strip():
@@ -281,7 +284,7 @@ class ProviderEngine:
     async def __aenter__(self) -> Self:
         """Hold the provider's connections for a run.
 
-        They belong to the event loop in which they were made, so they are given back at its end: the next run may
+        They belong to the event loop in which they were made, so they are released at its end: the next run may
         have another loop, and nothing is left open when a program ends.
         """
         # While another loop has the model, this one gets a model of its own.
@@ -319,14 +322,14 @@ class ProviderEngine:
         return read_reply(response)
 
     async def stream(self, ask: Ask, reply: list[Reply]) -> AsyncGenerator[tuple[str, str], None]:
-        """Pieces as they come, as (kind, text); the whole is put into ``reply`` at the end. Raises ModelFailed."""
+        """Yield pieces as (kind, text); the whole answer is put into ``reply`` at the end. Raises ModelFailed."""
         with _typed_errors(self.model.model_name):
             try:
                 async with model_request_stream(self.model, **self._asked(ask)) as response:
                     async for event in response:
                         if (piece := _piece(event)) is not None:
                             yield piece
-            # How the engine says that a model cannot stream; nothing has been asked of it then.
+            # The engine raises this if a model cannot stream; nothing has been asked of it then.
             except NotImplementedError:
                 whole = await self.request(ask)
                 for part in whole.speech:
@@ -336,13 +339,13 @@ class ProviderEngine:
             reply.append(read_reply(response.get()))
 
     def _asked(self, ask: Ask) -> dict[str, Any]:
-        """The arguments with which the engine is called."""
+        """Return the arguments for the engine."""
         defined = {tool.name: _definition(tool.name, tool.schema, tool.description) for tool in ask.tools}
         ends = [] if ask.output is None else [replace(defined.pop(name), kind="output") for name in ask.output.ways]
         tools = list(defined.values())
         if not tools and not ends and self.model.system.startswith(_NEEDS_TOOLS):
             tools = _former_tools(ask.messages)
-        # The engine takes instructions from the last request, wherever else they stand.
+        # The engine takes instructions from the last request only.
         messages = self._converter.convert(ask.messages)
         last = messages[-1] if messages else None
         if ask.instructions and isinstance(last, pai.ModelRequest):
@@ -357,7 +360,7 @@ class ProviderEngine:
 
 
 def _former_tools(messages: list[dict[str, Any]]) -> list[ToolDefinition]:
-    """Stand-ins for tools that a conversation used and the agent no longer has."""
+    """Return stand-ins for tools that a conversation used and the agent no longer has."""
     blocks = [b for m in messages if isinstance(m["content"], list) for b in m["content"]]
     names = dict.fromkeys(b["name"] for b in blocks if b["type"] == "tool_use")
     schema = {"type": "object", "properties": {}}
@@ -403,7 +406,7 @@ def _typed_errors(model: str) -> Iterator[None]:
 
 
 def _said_by_provider(error: Exception) -> str:
-    """The number and the words of the provider's answer; what the error says where there was none."""
+    """Return the status and text of the provider's answer; without an answer, the text of the error."""
     status, found = getattr(error, "status_code", None), getattr(error, "body", None)
     if status is None:
         return _brief(str(error), error)

@@ -1,4 +1,4 @@
-"""What a model says and what a run gives, in our own words: no type of the engine gets here."""
+"""Answers of models and results of runs, in our own types: the engine's types stop here."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Speech(msgspec.Struct, frozen=True):
     thought_signature: str | None = None
     """Google's form of a signature; only the provider that made one may see it again."""
     redacted: bool = False
-    """The provider showed no words: the signature is all there is."""
+    """Whether the provider showed no text: the signature is all there is."""
 
 
 class CallRequest(msgspec.Struct, frozen=True):
-    """A tool call that the model asks for. ``fault`` says why its arguments cannot be read."""
+    """A tool call that the model asks for. ``fault`` is why its arguments cannot be read."""
 
     id: str
     name: str
@@ -43,7 +43,7 @@ class CallRequest(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, kw_only=True):
-    """Tokens of one request or of several. ``estimated`` if no provider told them."""
+    """Tokens of one request or of several. ``estimated`` if no provider reported them."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -54,7 +54,7 @@ class Usage(msgspec.Struct, kw_only=True):
 
     @property
     def total_tokens(self) -> int:
-        """What went in and what came out."""
+        """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
     def add(self, other: Usage) -> None:
@@ -63,7 +63,7 @@ class Usage(msgspec.Struct, kw_only=True):
             setattr(self, name, own or figure if name == "estimated" else own + figure)
 
     def figures(self) -> dict[str, Any]:
-        """What is recorded of it, without what is zero or false."""
+        """Return the members to record, without those that are zero or false."""
         found = msgspec.structs.asdict(self)
         del found["requests"]
         return {name: value for name, value in found.items() if value or name in ("input_tokens", "output_tokens")}
@@ -85,27 +85,27 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """One request to a model: the conversation in neutral form, and what goes with it."""
+    """One request to a model: the conversation in neutral form, and its options."""
 
     messages: list[dict[str, Any]]
     instructions: str | None = None
     tools: tuple[Any, ...] = ()
-    """What may be called, each a :class:`Tool`."""
+    """The tools that may be called, each a :class:`Tool`."""
     output: Any = None
     """The form of the answer, an :class:`OutputForm` whose tool is among ``tools``; None if it is a text."""
 
 
 def blocks_of(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """The content of a neutral message as blocks, also if it is a text."""
+    """Return the content of a neutral message as blocks, also if it is a text."""
     content = message.get("content", [])
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
-# Waiting for someone: a token that is given out once, works once and expires.
+# Suspended runs: a token is handed out once, works once and expires.
 
 
 class Suspension(msgspec.Struct, frozen=True):
-    """What a suspended run gives: the token to go on with, until ``expires_at`` (Unix ms)."""
+    """The suspension of a run: the token to continue with, until ``expires_at`` (Unix ms)."""
 
     token: str
     reason: str
@@ -114,7 +114,7 @@ class Suspension(msgspec.Struct, frozen=True):
 
 
 class _Suspended(msgspec.Struct):
-    """A suspension as the log knows it: the token's digest, never the token."""
+    """A suspension as recorded in the log: the token's digest, never the token."""
 
     digest: str
     expires_at: int
@@ -125,13 +125,13 @@ class _Suspended(msgspec.Struct):
 
 
 def new_token() -> tuple[str, str]:
-    """Make a token, and the digest that is kept of it."""
+    """Make a token; return it with the digest to keep."""
     token = secrets.token_urlsafe(24)
     return token, _digest(token)
 
 
 def suspension_of(session: Session, waiting: list[Waiting]) -> Suspension | None:
-    """Return the first of those who wait that a token was made for."""
+    """Return the suspension of the first open question that has a token."""
     for one in waiting:
         if one.token is not None:
             ask = session.live_state.asks[one.id]
@@ -140,7 +140,10 @@ def suspension_of(session: Session, waiting: list[Waiting]) -> Suspension | None
 
 
 def find_waiting(session: Session, token: str, now: int) -> _Suspended:
-    """The suspension that a token belongs to. Raises ResumeTokenInvalid, ResumeTokenUsed or ResumeTokenExpired."""
+    """Return the suspension that a token belongs to.
+
+    Raises ResumeTokenInvalid, ResumeTokenUsed or ResumeTokenExpired.
+    """
     found = _read(session).get(_digest(token))
     if found is None:
         raise ResumeTokenInvalid(session_id=session.id)
@@ -152,10 +155,10 @@ def find_waiting(session: Session, token: str, now: int) -> _Suspended:
 
 
 def revoke(talk: RunLog) -> None:
-    """Go on without the answer: its token is spent, and the call that waited for it is told."""
+    """Continue without the answer: spend the token, and record the interruption for the waiting call."""
     asks = [ask for ask in talk.session.live_state.asks.values() if ask.is_open]
     talk.append("resumed", {"reason": "superseded"})
-    # Of a delegate's question it is the call that asked the delegate.
+    # For a delegate's question it is the call of the delegate.
     calls = dict.fromkeys((*ask.above, ask.call)[0] for ask in asks if ask.resume_as == "tool_result")
     for call in calls:
         if call is not None:
@@ -171,7 +174,7 @@ def _read(session: Session) -> dict[str, _Suspended]:
             expires_at, call, digest = data.get("expires_at"), data.get("call"), str(data.get("token"))
             waiting[digest] = _Suspended(
                 digest=digest,
-                # What waits for a time or an event does not expire.
+                # Waiting for a time or an event does not expire.
                 expires_at=expires_at if isinstance(expires_at, int) else (0 if "kind" not in data else 1 << 62),
                 resume_as=str(data.get("resume_as", "user_message")),
                 call=call if isinstance(call, str) else None,
@@ -179,8 +182,8 @@ def _read(session: Session) -> dict[str, _Suspended]:
             )
         elif event.type in ("resumed", "forked", "merged"):
             for one in waiting.values():
-                # Without a token the session went on by itself: no answer is awaited any more. A
-                # fork waits for nothing: the token is its parent's, and works once.
+                # Without a token the session went on by itself: no answer is awaited any more. A fork waits for
+                # nothing: the token is its parent's, and works once.
                 one.done = one.done or (data.get("token") in (None, one.digest) and data.get("ids") in (None, [one.id]))
     return waiting
 
@@ -193,7 +196,7 @@ RunStatus = Literal["completed", "waiting", "failed", "stopped"]
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended. ``session_id`` is None if the run had no session."""
+    """The result of a run. ``session_id`` is None if the run had no session."""
 
     output: Any
     """The answer: a text, or a value of the agent's ``output_type``; empty text if the run waits or was stopped."""
@@ -205,17 +208,17 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """Set if a tool waits for someone; go on with ``Agent.resume``."""
     status: RunStatus = "completed"
     waiting: list[Waiting] = []
-    """The questions that are open, if the run waits; answer them from any process."""
+    """The open questions, if the run waits; answer them from any process."""
     notices: list[Notice] = []
-    """What was found damaged, and set right, since the last run of the session."""
+    """Damage that was found and repaired since the last run of the session."""
     finish_reason: str | None = None
     run: str | None = None
     limit: str | None = None
-    """What stopped the run, if a limit did: "tokens", "cost" or "time"."""
+    """The limit that stopped the run, if one did: "tokens", "cost" or "time"."""
 
     @property
     def pause(self) -> str:
-        """What keeps the run from its end, in words that follow a name; empty if nothing does."""
+        """The reason why the run has not finished, in words that follow a name; empty if it has."""
         if self.limit is not None:
             return f"stopped at its limit of {self.limit}"
         return "waits for someone" if self.status == "waiting" else ""
@@ -224,9 +227,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 class RunStream:
     """A run whose answer is read as it comes: ``async for text in stream``, then ``.result``.
 
-    As a context manager it stops the run when the block is left before the end; what was said until then stays on
-    record. The run begins with the first of the two. Without an event loop ``for text in stream`` reads it: the run
-    goes on while a word is waited for, and is stopped when the ``for`` is left.
+    As a context manager it stops the run when the block is left before the end; the text until then stays
+    recorded. The run begins with the first of the two. Without an event loop ``for text in stream`` reads it: the run
+    proceeds while a piece is awaited, and is stopped when the ``for`` is left.
     """
 
     def __init__(
@@ -239,7 +242,7 @@ class RunStream:
 
     @property
     def result(self) -> RunResult:
-        """The result, once the stream has ended. Raises what ended the run, if something did."""
+        """The result, once the stream has ended. Raises the error that ended the run, if any."""
         if self._task is None or not self._task.done():
             raise UsageError("the stream has not ended yet", remedy="Read it to its end first.")
         return self._task.result()
@@ -252,20 +255,20 @@ class RunStream:
         await self.stop()
 
     def steer(self, text: str, *, interrupt: bool = False) -> None:
-        """Say something to the agent while it works; see :meth:`Agent.steer`."""
+        """Send a message to the agent while it works; see :meth:`Agent.steer`."""
         self._steering.say(text, interrupt=interrupt)
 
     @property
     def unsaid(self) -> list[str]:
-        """What was said to it before it began, while it has not: if it fails before, this is on no record."""
+        """Messages sent before the run began: they are not recorded if it fails first."""
         return self._steering.unsaid
 
     async def begun(self) -> None:
-        """Wait until what is said is recorded at once, or the run is over."""
+        """Wait until messages are recorded at once, or the run is over."""
         await asyncio.shield(asyncio.wrap_future(self._steering.begun))
 
     async def stop(self) -> None:
-        """End the run now, and wait until that is on record."""
+        """Stop the run, and wait until that is recorded."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -294,7 +297,7 @@ class RunStream:
             pieces: asyncio.Queue[str | None] = asyncio.Queue()
             self._pieces = pieces
             self._task = asyncio.ensure_future(self._start(pieces.put_nowait))
-            # However it ends, whoever reads the pieces is told that no more come.
+            # However it ends, the reader of the pieces is told that no more come.
             self._task.add_done_callback(lambda _task: pieces.put_nowait(None))
             self._task.add_done_callback(lambda _task: self._steering.end())
         return self._pieces, self._task

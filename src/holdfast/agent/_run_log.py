@@ -1,4 +1,4 @@
-"""One run's words on a session, recorded under the run; and the attempts that a log tells of."""
+"""The events of one run on a session, recorded under the run; and the attempts in a log."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ _CHILD = "d-"
 
 
 def new_run(*, child: bool = False) -> str:
-    """A fresh name for a run; it tells a child's run from a top-level one."""
+    """Return a new name for a run, which also distinguishes a child's run from a top-level one."""
     return (_CHILD if child else _TOP) + secrets.token_hex(6)
 
 
 def is_child(event: Event) -> bool:
-    """Whether an event belongs to an agent that another agent called."""
+    """Return whether an event belongs to a delegate."""
     return event.run is not None and event.run.startswith(_CHILD)
 
 
 class RunLog:
     """Records what one agent does in one run.
 
-    The top-level run is read back with the whole conversation of the session; a child's run holds its own words only.
+    The top-level run is read back with the whole conversation of the session; a child's run contains its own events
+    only.
     """
 
     def __init__(self, session: Session, run: str, agent: str, *, child: bool = False) -> None:
@@ -62,7 +63,7 @@ class RunLog:
 
     def _feed(self, recorded: Event, data: dict[str, Any] | None) -> None:
         if self._own is not None:
-            # What was given, not what was recorded: big parts of that are elsewhere.
+            # The given data, not the recorded: big parts of that are kept elsewhere.
             self._own.feed(Event.make(recorded.type, data or {}, seq=recorded.seq, run=recorded.run))
 
     def replay(self, events: Iterable[Event]) -> None:
@@ -77,13 +78,13 @@ class RunLog:
         await self.session.abarrier()
 
     def messages(self) -> list[dict[str, Any]]:
-        """The conversation so far in neutral form; valid, with interrupted calls marked."""
+        """Return the conversation so far in neutral form; valid, with interrupted calls marked."""
         if self._own is not None:
             return self._own.messages("neutral")
         return self.session.messages("neutral", incomplete="mark")
 
     def user(self, content: Any, **extra: Any) -> Event:
-        """What the user said, with an estimate of its length."""
+        """Record the user's message, with an estimate of its length."""
         return self.append("user", {"role": "user", "content": content, **counted(content), **extra})
 
     def delta(self, content: str, **extra: Any) -> Event:
@@ -93,16 +94,16 @@ class RunLog:
         return self.append("tool_call", {"id": id, "tool": tool, "params": params, **extra})
 
     def tool_result(self, call: Event | str, result: Any = None, *, is_error: bool = False, **extra: Any) -> Event:
-        """What a tool gave, with an estimate of its length."""
+        """Record the result of a tool, with an estimate of its length."""
         call_id = call.id if isinstance(call, Event) else call
         data = {"toolCallId": call_id, "result": result, **counted(result), **extra}
         return self.append("tool_result", data | ({"is_error": True} if is_error else {}))
 
     def reply(self, reply: Reply, covers: dict[str, int]) -> None:
-        """The model's words, all at once; ``covers`` names the first streamed piece of each kind.
+        """Record the model's answer, all at once; ``covers`` names the first streamed piece of each kind.
 
-        Every part of a kind names that piece: what was streamed is in all of them together.
-        Its calls are not recorded here: each is recorded when it is about to be made.
+        Every part of a kind names that piece: the streamed text is all of them together.
+        Calls are not recorded here: each is recorded when it is about to be made.
         """
         drafts = [self._speech(part, covers) for part in reply.speech]
         said = [data for type, data in drafts if type == "assistant"]
@@ -128,7 +129,7 @@ class RunLog:
 
 
 def cost_of(reply: Reply) -> dict[str, Any]:
-    """What an answer cost, as members of the event that carries it."""
+    """Return the cost of an answer, as members of the event that carries it."""
     usage = reply.usage
     found: dict[str, Any] = {"usage": usage.figures(), "token_count": usage.output_tokens}
     if usage.estimated:
@@ -139,7 +140,7 @@ def cost_of(reply: Reply) -> dict[str, Any]:
 
 
 def counted(value: Any) -> dict[str, Any]:
-    """The members that say how long something is, about."""
+    """Return the members with the estimated length."""
     count = 0
     if isinstance(value, str):
         count = estimate_tokens(value)
@@ -150,7 +151,7 @@ def counted(value: Any) -> dict[str, Any]:
 
 
 class Attempt(msgspec.Struct, kw_only=True):
-    """One try at a turn. Times are Unix milliseconds; ``heartbeat_at`` is the last sign of life.
+    """One attempt at a turn. Times are Unix milliseconds; ``heartbeat_at`` is the last sign of life.
 
     ``reason`` is completed, failed, cancelled, suspended or interrupted; None while it goes on.
     """
@@ -170,7 +171,7 @@ class Attempt(msgspec.Struct, kw_only=True):
 
 
 def attempts(events: Iterable[Event]) -> list[Attempt]:
-    """The attempts of a session, oldest first; a later one means that an open one is gone."""
+    """Return the attempts of a session, oldest first; a later one means that an open one has died."""
     found: list[Attempt] = []
     open_ones: dict[str, Attempt] = {}
     for event in events:
@@ -184,7 +185,7 @@ def attempts(events: Iterable[Event]) -> list[Attempt]:
             one = open_ones.pop(run)
             one.reason = str(event.data.get("reason", "completed"))
             one.ended_at = one.heartbeat_at if one.reason == "interrupted" else event.timestamp
-        # It says nothing of runs: whatever was open in the process that died is over.
+        # It names no run: everything that was open in the dead process is over.
         elif event.type == "interrupted":
             for one in open_ones.values():
                 # Noted by the next process, long after the last sign of life.

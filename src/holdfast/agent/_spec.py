@@ -1,4 +1,4 @@
-"""What an agent is made of, its plugins and instructions, and what a run of it has at hand."""
+"""The parts of an agent, its plugins and instructions, and the context of a run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PluginWarning(UserWarning):
 
 @runtime_checkable
 class Plugin(Protocol):
-    """What a plugin must have. ``version`` is of its state, and is handed back with it.
+    """The protocol of a plugin. ``version`` is that of its state, and is handed back with it.
 
     With ``scope = "persistent"`` the state belongs to the agent and is the same in all of its sessions; otherwise it
     belongs to the session. Optional hooks: ``on_turn_start(context, prompt)``, ``on_turn_end(context, output)`` and
@@ -55,14 +55,14 @@ class Plugin(Protocol):
     version: int | str
 
     def get_state(self) -> Any:
-        """What is to be kept: plain JSON data."""
+        """Return the state to keep: plain JSON data."""
 
     def restore_state(self, state: Any, version: int | str | None) -> None:
-        """Take back what ``get_state`` of this or an earlier version gave."""
+        """Restore a state from ``get_state`` of this or an earlier version."""
 
 
 def find_plugins(given: Iterable[Any]) -> list[Plugin]:
-    """The plugins themselves; a name stands for an installed one (entry point)."""
+    """Return the plugins; a name means an installed one (entry point)."""
     found = [_installed(item) if isinstance(item, str) else item for item in given]
     for item in found:
         if not isinstance(item, Plugin):
@@ -88,14 +88,14 @@ def _place(plugin: Plugin) -> str:
 
 @dataclass(frozen=True)
 class PluginHost:
-    """The plugins of one agent on one session. A plugin that fails never disturbs the agent."""
+    """The plugins of one agent on one session. A failing plugin never disturbs the agent."""
 
     plugins: list[Plugin]
     session: Session
     documents: Documents | None = None
 
     def restore(self) -> None:
-        """Give each plugin what it asked to be kept. What belongs to no plugin here stays."""
+        """Restore the state of each plugin. The state of other plugins stays."""
         for plugin in self.plugins:
             with _guarded(plugin):
                 kept = self._kept(plugin)
@@ -111,14 +111,14 @@ class PluginHost:
         return None if kept is None else (kept.state, kept.version)
 
     def _lasting(self, plugin: Plugin) -> Documents | None:
-        """Where the state of a plugin outlives the session; None if it does not."""
+        """Return the documents for a plugin whose state outlives the session; None for any other."""
         return self.documents if getattr(plugin, "scope", "session") == "persistent" else None
 
     def save(self) -> None:
         """Record the state of each plugin that has changed."""
         for plugin in self.plugins:
             with _guarded(plugin):
-                # What a plugin gives may change under our hands: it is copied, as JSON, at once.
+                # A plugin may change its state while we use it: it is copied, as JSON, at once.
                 state = plain_result(plugin.get_state())
                 kept = self._kept(plugin)
                 if kept == (state, plugin.version) or (kept is None and state is None):
@@ -148,19 +148,19 @@ def _guarded(plugin: Plugin) -> Iterator[None]:
 
 
 class SessionPlugins:
-    """The plugins of an agent, for each of its sessions: a class gives each one of its own."""
+    """The plugins of an agent, for each of its sessions: a class is instantiated for each."""
 
     def __init__(self, given: Iterable[Any]) -> None:
-        """Raises UsageError for what is no plugin."""
+        """Raises UsageError for an object that is not a plugin."""
         self._given = list(given)
         self._known: WeakKeyDictionary[Session, list[Plugin]] = WeakKeyDictionary()
         self._make()
 
     def host(self, session: Session, documents: Documents | None) -> PluginHost:
-        """Those of one session; the first time, they get back what was kept for them."""
+        """Return the plugins of one session; the first time, their state is restored."""
         if session in self._known:
             return PluginHost(self._known[session], session, documents)
-        # Weakly by session: the plugins of one that is gone must not keep it alive.
+        # Weakly by session: the plugins of a closed session must not keep it alive.
         host = PluginHost(self._known.setdefault(session, self._make()), session, documents)
         host.restore()
         return host
@@ -171,7 +171,7 @@ class SessionPlugins:
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """An agent's parts: its model, what it is told, what it can do and how far it may go."""
+    """The parts of an agent: its model, instructions, tools and bounds."""
 
     name: str
     model: Any
@@ -188,19 +188,19 @@ class Spec:
     delegates: tuple[Spec, ...] = ()
     deps: Any = None
     output: OutputForm | None = None
-    """What a run gives, if not a text."""
+    """The form of a run's output, if it is not a text."""
     servers: McpServers | None = None
-    """Whose tools the agent may call as well."""
+    """The MCP servers whose tools the agent may call as well."""
 
     async def equipped(self) -> Spec:
-        """This agent with the tools of its MCP servers, which are started if they do not run."""
+        """Return this agent with the tools of its MCP servers, which are started if necessary."""
         if self.servers is None:
             return self
         taken = {tool.name for tool in self.tools}
         return replace(self, tools=(*self.tools, *await self.servers.tools(taken)))
 
     def close_servers(self) -> None:
-        """End the MCP servers of this agent and of those that it may ask."""
+        """Stop the MCP servers of this agent and of its delegates."""
         if self.servers is not None:
             self.servers.close()
         for child in self.delegates:
@@ -216,7 +216,7 @@ class RunPlace:
     hf: Holdfast | None = None
     documents: Documents | None = None
     lasts: bool = True
-    """Whether the conversation can be gone on with later."""
+    """Whether the conversation can be continued later."""
 
 
 @dataclass(kw_only=True)
@@ -231,14 +231,14 @@ class Activity:
     """Makes the tool by which this activity calls another agent."""
     depth: int = 0
     payer: RunMeter | None = None
-    """Counts what this run takes too: that of the agent that asked for it."""
+    """The meter of the calling agent, which counts this run's usage too."""
     prices: Prices | None = None
     emit: Callable[[str], None] | None = None
     steering: Steering = field(default_factory=Steering)
     path: tuple[str, ...] = ()
     """The runs of delegates down to this one; empty for the first agent."""
     above: tuple[str, ...] = ()
-    """The calls by which those were asked."""
+    """The calls of those delegates."""
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
@@ -282,7 +282,7 @@ class Activity:
         )
 
     async def loop(self) -> LoopOutcome:
-        """Run until the model is done, with a sign of life now and then."""
+        """Run until the model is done, with heartbeats."""
         loop = Loop(
             talk=self.talk,
             engine=self.engine,
@@ -299,7 +299,7 @@ class Activity:
             return await loop.run()
 
     def instructions(self) -> Callable[[], str | None]:
-        """What gives the instructions for each request: the file is read once for each run."""
+        """Return a function that gives the instructions for each request: the file is read once for each run."""
         spec, home = self.spec, self.place.home
         base = spec.instructions
         if base is None and self.depth == 0:
@@ -319,7 +319,7 @@ class Activity:
 
 
 def enabled_tools(tools: tuple[Tool, ...], state: ToolState) -> dict[str, Tool]:
-    """The tools that are switched on, by name, those of higher priority first."""
+    """Return the enabled tools, by name, those of higher priority first."""
 
     def is_on(tool: Tool) -> bool:
         group = state.namespaces.get(tool.name, tool.namespace)
@@ -333,7 +333,7 @@ def enabled_tools(tools: tuple[Tool, ...], state: ToolState) -> dict[str, Tool]:
     return {tool.name: tool for tool in sorted(tools, key=rank) if is_on(tool)}
 
 
-# What the model is told before the conversation.
+# The instructions before the conversation.
 
 CUSTOM = "custom_instructions.md"
 _MEMORY_BYTES_MAX = 8 * 1024
@@ -341,7 +341,7 @@ _ORDER = {"critical": 0, "high": 1, "normal": 2, "low": 3}
 
 
 def read_custom(documents: Documents | None) -> str | None:
-    """The agent's ``custom_instructions.md`` as it is now: a person may have edited it."""
+    """Return the agent's ``custom_instructions.md`` as it is now: a person may have edited it."""
     found = documents.get(CUSTOM) if documents is not None else None
     text = check_unsealed(found[0], CUSTOM).decode("utf-8", "replace").strip() if found else ""
     return text or None
@@ -357,7 +357,7 @@ def write_custom(hf: Holdfast, documents: Documents, text: str | None) -> None:
 
 
 def render_memory(session: Session) -> str | None:
-    """What is remembered, the most important first; what has no room is only named."""
+    """Return the memory as text, the most important first; entries that do not fit are only named."""
 
     def rank(entry: MemoryEntry) -> tuple[bool, int, str]:
         return not entry.pinned, _ORDER.get(entry.priority, 2), entry.key

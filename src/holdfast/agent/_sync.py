@@ -1,4 +1,4 @@
-"""Verbs in both forms: a coroutine called without an event loop, and a call that blocks awaited in one."""
+"""Methods in both forms: a coroutine called without an event loop, and a blocking call awaited in one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ P = ParamSpec("P")
 
 
 def twin(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """The coroutine for a method that blocks; what has begun is finished, also when it is cancelled."""
+    """Return the coroutine for a blocking method; work that has begun is finished, also when it is cancelled."""
     owner, _, name = method.__qualname__.rpartition(".")
 
     @wraps(method)
     async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        # By name: a subclass may have one of its own.
+        # By name: a subclass may override it.
         work: Callable[P, T] = getattr(self, name)
         return await uncancelled(asyncio.to_thread(work, *args, **kwargs))
 
@@ -53,7 +53,7 @@ def sync_twin(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Ca
 
 @contextlib.contextmanager
 def own_loop(instead: str) -> Iterator[asyncio.Runner]:
-    """The loop for sync calls in this thread. Raises UsageError inside of another one."""
+    """Return the loop for sync calls in this thread. Raises UsageError inside another one."""
     if in_event_loop():
         raise UsageError("this was called inside an event loop", remedy=f"Use the async form instead: {instead}.")
     if threading.current_thread() is threading.main_thread():
@@ -65,7 +65,7 @@ def own_loop(instead: str) -> Iterator[asyncio.Runner]:
 
 @cache
 def _main_runner() -> asyncio.Runner:
-    """The main thread's one loop for sync calls: a model's connections belong to the loop that made them."""
+    """Return the main thread's one loop for sync calls: a model's connections belong to the loop that made them."""
     runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
     atexit.register(_end_loop, runner)
     return runner

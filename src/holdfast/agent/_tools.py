@@ -1,4 +1,4 @@
-"""Tools: plain functions with type hints and a docstring, and what is declared about them."""
+"""Tools: plain functions with type hints and a docstring, and their declared properties."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNCALLABLE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITION
 
 
 class _Described(NamedTuple):
-    """What a model is told about a function, and the check of what it gives."""
+    """The description of a function for a model, and the validation of its arguments."""
 
     schema: dict[str, Any]
     description: str
@@ -31,10 +31,10 @@ class _Described(NamedTuple):
 class Tool:
     """A function that the model may call.
 
-    ``read_only`` and ``idempotent`` say that running it again does no harm: only such a call is run
+    ``read_only`` and ``idempotent`` declare that running it again is harmless: only such a call is run
     again after a crash. Results of an idempotent tool are also reused within ``cache_ms`` for the
-    same arguments. ``needs_permission`` asks before each call, whom ``permission`` says or the agent: with
-    ``"suspend"`` the call waits for an answer. ``timeout_ms`` gives up waiting for the tool.
+    same arguments. ``needs_permission`` asks before each call, by ``permission`` or the agent's: with
+    ``"suspend"`` the call waits for an answer. ``timeout_ms`` limits the wait for the tool.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Tool:
         self.idempotent = idempotent
         self.needs_permission = needs_permission or permission is not None
         self.permission = permission
-        """Who is asked about this tool, if not whom the agent asks."""
+        """Approves calls of this tool, in place of the agent's ``permission``."""
         self.timeout_ms = timeout_ms
         self.cache_ms = cache_ms if idempotent else 0
         self.namespace = namespace
@@ -82,20 +82,20 @@ class Tool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The form of its arguments, as a JSON schema."""
+        """The JSON schema of its arguments."""
         return self.describe().schema
 
     @property
     def description(self) -> str:
         """What it does, in words for a model and for people."""
         if self._described is None and self._given is None:
-            # The words before the arguments; a person who is asked for permission waits for no library.
+            # The text before the arguments; a permission prompt must not wait for the library.
             about = inspect.getdoc(self.function) or ""
             return about.partition("\n\n")[0].strip()
         return self._given or self.describe().description
 
     def describe(self) -> _Described:
-        """Make the schema, once, which takes the engine's library. Raises UsageError if none can be made."""
+        """Make the schema, once, which needs the engine's library. Raises UsageError if none can be made."""
         if self._described is None:
             # The engine would show the model our context as an argument.
             shown = self._parameters[1:] if self._takes_context else self._parameters
@@ -107,7 +107,7 @@ class Tool:
 
     @property
     def returns(self) -> Any:
-        """The type that it says its result has."""
+        """The annotated type of its result."""
         return self._hints.get("return", Any)
 
     @property
@@ -116,9 +116,9 @@ class Tool:
         return self.read_only or self.idempotent
 
     def check_args(self, args: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as the function takes them. Raises UsageError if they do not fit.
+        """Return the arguments as the function takes them. Raises UsageError if they do not fit.
 
-        Their types are checked if a model was told the schema; an engine that asks for none knows the function.
+        Their types are checked if a model got the schema; an engine that asks for none knows the function.
         """
         if self._described is None:
             return self._check_names(args)
@@ -146,7 +146,7 @@ class Tool:
                 return await self.function(*given, **args)
             found = await in_thread(lambda: self.function(*given, **args), name=f"tool-{self.name}")
             return await found if isinstance(found, Awaitable) else found
-        # A tool is a stranger: it must not end the program that called it.
+        # A tool is foreign code: it must not end the program that called it.
         except SystemExit as error:
             raise RuntimeError(f"the tool wanted to end the process ({error})") from error
 
@@ -170,7 +170,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Tool 
 
 
 def as_tools(given: Iterable[Any]) -> list[Tool]:
-    """Tools for what the caller gave: tools and plain functions. Raises UsageError."""
+    """Return the given tools and plain functions as tools. Raises UsageError."""
     given = list(given)
     for item in given:
         if not isinstance(item, Tool) and not callable(item):
@@ -204,7 +204,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def _engine_tool(
     name: str, about: str | None, parameters: list[inspect.Parameter], hints: dict[str, Any]
 ) -> EngineTool[None]:
-    """What the engine makes of a function with these hints and docstring."""
+    """Return the engine's tool for a function with these hints and docstring."""
     try:
         from pydantic_ai.tools import Tool as EngineTool
     except ModuleNotFoundError as error:
@@ -229,6 +229,6 @@ def _engine_tool(
 
 
 def fault_of(error: ValueError) -> str:
-    """A validation error without the address of its documentation."""
+    """Return a validation error without the address of its documentation."""
     lines = [line for line in str(error).splitlines() if "For further information" not in line]
     return "; ".join(line.strip() for line in lines[1:]) or str(error)

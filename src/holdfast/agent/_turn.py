@@ -1,4 +1,4 @@
-"""One turn: from a user's input to the agent's final answer, with the agents that it calls."""
+"""One turn: from a user's input to the agent's final answer, with the delegates that it calls."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def check_delegates(spec: Spec) -> None:
-    """Raises UsageError if two delegates, or a delegate and a tool, would be called alike."""
+    """Raises UsageError if two delegates, or a delegate and a tool, have the same name."""
     names = [tool.name for tool in spec.tools] + [tool_name(each.name) for each in spec.delegates]
     names += [] if spec.output is None else list(spec.output.ways)
     twice = [name for name in names if names.count(name) > 1]
@@ -82,12 +82,12 @@ def tool_name(agent: str) -> str:
 
 
 async def delegate(parent: Activity, child: Spec, task: str, call_id: str) -> str:
-    """Let the child do the task, in the parent's session; what it answers."""
+    """Let the child do the task, in the parent's session; return its answer."""
     if not isinstance(task, str) or not task.strip():
         raise UsageError(f"a task for {child.name} is a text that is not empty")
     if parent.depth + 1 > DEPTH_MAX:
         raise AgentError(f"agents called each other {DEPTH_MAX} deep")
-    # A run of its own in the log of the parent: what a crash leaves of either is found together.
+    # A run of its own in the log of the parent: after a crash both are found together.
     run = new_run(child=True)
     who = {"parent": parent.spec.name, "child": child.name}
     parent.talk.append("delegation", {**who, "task": task, "child_run": run, "call": call_id})
@@ -101,7 +101,7 @@ async def delegate(parent: Activity, child: Spec, task: str, call_id: str) -> st
 
 
 async def resume_child(parent: Activity, child: Spec, run: str) -> str:
-    """Go on with a child's run that an earlier process left, from its own part of the log."""
+    """Continue a child's run that an earlier process left, from its own part of the log."""
     events = list(parent.talk.session.events())
     talk = RunLog(parent.talk.session, run, child.name, child=True)
     talk.replay(events)
@@ -117,7 +117,7 @@ def _start(parent: Activity, child: Spec) -> dict[str, Any]:
 
 
 async def _activity(parent: Activity, child: Spec, talk: RunLog, call_id: str | None = None) -> Activity:
-    # The person who may be asked sits with the first agent.
+    # The person who can be asked is at the first agent.
     child = replace(await child.equipped(), permission=child.permission or parent.spec.permission)
     return Activity(
         spec=child,
@@ -134,7 +134,7 @@ async def _activity(parent: Activity, child: Spec, talk: RunLog, call_id: str | 
 
 
 async def _finish(activity: Activity) -> str:
-    """Let a delegate work until it is done; what it answers. Raises Parked if its calls wait for someone."""
+    """Let a delegate work until it is done; return its answer. Raises Parked if its calls wait for an answer."""
     talk, name = activity.talk, activity.spec.name
     try:
         if waiting := await carry_on(activity):
@@ -152,7 +152,7 @@ async def _finish(activity: Activity) -> str:
 
 
 async def carry_on(activity: Activity) -> list[Waiting]:
-    """Do what was answered to questions of a run, in the runs below it first; what it still waits for."""
+    """Carry out the answers to questions of a run, in the runs below it first; return what it still waits for."""
     session, depth = activity.talk.session, len(activity.path)
     tried: set[str] = set()
     while True:
@@ -181,14 +181,14 @@ def _take_in(activity: Activity) -> None:
 
 
 def read_args(session: Session, ask: AskState) -> Any:
-    """The arguments of a call that waits, as the log has them."""
+    """Return the arguments of a waiting call, from the log."""
     if ask.call_seq < 0:
         return None
     return session.as_said(next(session.events(ask.call_seq))).data.get("params")
 
 
 async def _go_on_below(parent: Activity, run: str, call: str) -> None:
-    """Go on with a delegate's run whose questions were answered; its end is the result of the call that asked it."""
+    """Continue a delegate's run whose questions were answered; its end is the result of the call of the delegate."""
     events = list(parent.talk.session.events())
     begun = next((e for e in events if e.type == "delegation" and e.data.get("child_run") == run), None)
     name = None if begun is None else begun.data.get("child")
@@ -233,7 +233,7 @@ class AgentTurn:
     _limit: str | None = None
     _carried: bool = False
     _is_recorded: bool = False
-    """Whether the prompt is on record already, be it as a word that is to be heard."""
+    """Whether the prompt is recorded already, possibly as a message to be seen later."""
     _unbegun: list[tuple[CallRequest, Event]] = field(default_factory=list)
 
     async def answer(self, prompt: Prompt, variables: Mapping[str, Any] | None) -> RunResult:
@@ -258,7 +258,7 @@ class AgentTurn:
             return await self._run(activity, prompt)
 
     async def answer_asks(self, answers: Mapping[str, Any], by: str) -> RunResult:
-        """Go on with a session that waits, with what was answered here and elsewhere."""
+        """Continue a waiting session with the answers given here and elsewhere."""
         session = self.session
         if session is None:
             raise UsageError("only a run on a session can be resumed")
@@ -267,11 +267,11 @@ class AgentTurn:
         asks, documents = session.live_state.asks, documents_of(session)
         await asyncio.to_thread(give_answers, session.id, asks, documents, session.events, given)
         if given and not self._can_go_on():
-            return self._known_result(session)  # they were given before, and all is done
+            return self._known_result(session)  # they were given before, and everything is done
         return await self.answer(None, None)
 
     def _known_result(self, session: Session) -> RunResult:
-        """How a run ended that has nothing left to do."""
+        """Return the result of a run that has nothing left to do."""
         messages = session.messages()
         value = None if self.spec.output is None else self.spec.output.find(messages)
         last = messages[-1] if messages and messages[-1]["role"] == "assistant" else {}
@@ -284,10 +284,10 @@ class AgentTurn:
         found = find_waiting(self.session, token, now_ms())
         ask = self.session.live_state.asks.get(found.id or "")
         if ask is not None and ask.path:
-            # Of a delegate: its run goes on first.
+            # A delegate's: its run continues first.
             return await self.answer_asks({found.id or "": Result(value)}, "token")
         async with self._activity() as activity:
-            # Once more, now that nobody else has the turn: a token works once.
+            # Once more, now that this caller has the turn: a token works once.
             waiting = find_waiting(self.session, token, now_ms())
             said: tuple[str, dict[str, Any]] = ("user", {"role": "user", "content": value})
             if waiting.resume_as == "tool_result" and waiting.call is not None:
@@ -307,16 +307,16 @@ class AgentTurn:
             return output
 
     def _can_go_on(self) -> bool:
-        """Whether there is something to go on with: an open question, or a broken answer."""
+        """Return whether there is something to continue: an open question, or an incomplete answer."""
         session = self.session if self.spec.features.history else None
         if session is None:
             return False
-        # What was asked of a person, or never begun, is carried on without a word to the model.
+        # Calls that waited for a person, or never began, are carried out without asking the model.
         state = session.live_state
         return bool(state.asks or state.pending_calls) or can_go_on(session)
 
     def _check_going_on(self) -> None:
-        """Check that there is something to go on with. Records nothing."""
+        """Check that there is something to continue. Records nothing."""
         if not self._can_go_on():
             is_new = self.session is None or not self.session.live_state.message_count
             raise UsageError(
@@ -326,7 +326,7 @@ class AgentTurn:
             )
 
     def _go_on(self, talk: RunLog) -> None:
-        """A broken answer needs a word to be gone on with; an open question does not."""
+        """Continue: an incomplete answer needs a prompt, an open question does not."""
         messages, output = talk.messages(), self.spec.output
         if is_complete(messages) and (output is None or output.find(messages) is None):
             talk.user(GO_ON, synthetic=True)
@@ -363,7 +363,7 @@ class AgentTurn:
         )
 
     async def _waited(self, activity: Activity, outcome: LoopOutcome) -> LoopOutcome:
-        """Take in what was answered while other calls went on; the outcome with what is open still."""
+        """Take the answers that came while other calls went on; return the outcome with what is still open."""
         tokens = {one.id: one.token for one in outcome.waiting}
         waiting = [replace_struct(one, token=tokens.get(one.id)) for one in await carry_on(activity)]
         return LoopOutcome(outcome.output, waiting, outcome.finish_reason)
@@ -372,12 +372,12 @@ class AgentTurn:
     async def _activity(
         self, prompt: Prompt = None, variables: Mapping[str, Any] | None = None
     ) -> AsyncIterator[Activity]:
-        """The turn's block: its beginning and its end are on record, however it ends."""
+        """Return the turn's block: its beginning and its end are recorded, however it ends."""
         prices = load_prices_for(self.spec.bounds.limits, _models(self.spec))
         async with contextlib.AsyncExitStack() as stack:
             place = self._place(stack)
             await stack.enter_async_context(place.home.turns.of_agent())
-            # Before the first append: that notes the interruption, and then they count as ended.
+            # Before the first append: that records the interruption, and then they count as ended.
             leftovers, self._unbegun = find_leftovers(place.talks)
             self._carried = bool(place.talks.live_state.asks)
             talk = RunLog(place.talks, new_run(), self.spec.name)
@@ -403,11 +403,11 @@ class AgentTurn:
                     prices=prices,
                 )
                 for call in leftovers:
-                    # Those that do no harm again. The others stay without a result, and the model is told.
+                    # The harmless ones run again. The others stay without a result, and the model is told.
                     if call.name in activity.tools and activity.tools[call.name].repeatable:
                         await activity.executor.repeat(call, call.id)
-                # What an earlier process had no time to tell comes before what is said now, but after the results of
-                # calls that wait: those follow the answer that asked for them.
+                # Messages left by an earlier process come before the new prompt, but after the results of waiting
+                # calls: those follow the answer that asked for them.
                 if not self._carried:
                     self.steering.hear(talk)
                 self.steering.begin(talk, place.home.id)
@@ -423,7 +423,7 @@ class AgentTurn:
     async def _record_first(self, talk: RunLog, prompt: Prompt, *, is_next: bool) -> None:
         """Record the prompt before servers are waited for, so that a kill does not lose it.
 
-        It is kept as a word to hear later where results of earlier calls come first.
+        If results of earlier calls come first, it is kept as a message to be seen later.
         """
         if is_next and not self._carried and not talk.session.live_state.suspended:
             self.steering.hear(talk)
@@ -463,17 +463,17 @@ class AgentTurn:
 
 
 def check_answers(answers: object) -> None:
-    """Raises UsageError for what is no answers by the ids of their questions."""
+    """Raises UsageError unless the answers are a mapping by the ids of their questions."""
     if not isinstance(answers, Mapping):
         raise UsageError(f"answers are a dict, not {type(answers).__name__}", remedy="{id: True}")
 
 
 def can_go_on(session: Session) -> bool:
-    """Whether a session has an open question, or an answer that was cut off, stopped or failed."""
+    """Return whether a session has an open question, or an answer that was cut off, stopped or failed."""
     messages = session.messages()
     if not messages or not is_complete(messages) or session.live_state.unfinished:
         return bool(messages)
-    # Stopped by its user: then the turn's end is among the last events, and nothing was said since.
+    # Stopped by its user: then the turn's end is among the last events, with no message since.
     for event in reversed(list(session.events(max(session.seq - _LAST_EVENTS, 0)))):
         if event.type == "turn_end":
             return event.data.get("reason") == "cancelled"
@@ -483,12 +483,12 @@ def can_go_on(session: Session) -> bool:
 
 
 def _models(spec: Spec) -> list[str]:
-    """The models of an agent and of those that it may ask."""
+    """Yield the models of an agent and of its delegates."""
     return [spec.model.model_name, *(name for child in spec.delegates for name in _models(child))]
 
 
 def _remember_settings(activity: Activity) -> None:
-    """Record instructions and configuration where they differ from what is stored."""
+    """Record instructions and configuration where they differ from the stored ones."""
     spec, home = activity.spec, activity.place.home
     if not spec.features.history:
         return
@@ -506,9 +506,9 @@ def _remember_settings(activity: Activity) -> None:
 
 
 def find_leftovers(session: Session) -> tuple[list[CallRequest], list[tuple[CallRequest, Event]]]:
-    """The top-level calls that a process which is gone left without a result: the begun, and the recorded only.
+    """Return the top-level calls that an ended process left without a result: the begun, and the only recorded ones.
 
-    Of those that had begun nobody knows the outcome. To be asked before anything is appended: the first append notes
+    The outcome of those that had begun is unknown. Call it before anything is appended: the first append records
     the interruption, and from then on they count as interrupted.
     """
     state = session.live_state
@@ -522,7 +522,7 @@ def find_leftovers(session: Session) -> tuple[list[CallRequest], list[tuple[Call
         if event is None or event.type != "tool_call" or is_child(event):
             continue
         params = event.data.get("params")
-        # With a mark in the place of a secret it would be another call than the one that was meant.
+        # With a mark in place of a secret it would be another call than the intended one.
         if not isinstance(params, dict) or has_mark(bytes(event.raw)):
             continue
         request = CallRequest(id, call.tool, params)

@@ -1,7 +1,7 @@
 """The slash commands: one table for every place where people talk to an agent.
 
-A command that needs nothing but the session is done here. What is about a place, its screen or its
-list of sessions, each place does itself, under the name that the table gives.
+A command that needs only the session is implemented here. One that concerns a place, its screen or its
+list of sessions, is implemented by each place, under the name in the table.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _FORM = re.compile(r"/([a-z]+)(?:\s+(.*))?\Z", re.DOTALL)
 
 
 class Command(NamedTuple):
-    """One command: what follows its name, what it does, and how, where a session is enough."""
+    """One command: its argument, its description, and its function, if a session is enough."""
 
     takes: str
     does: str
     act: Callable[[Session, str], str] | None = None
-    """Given the session and what follows the name; returns what is answered."""
+    """Gets the session and the text after the name; returns the answer."""
 
 
 def read_command(line: str) -> tuple[str, str] | None:
-    """Return the name of a command and what follows it; None for a path, ``//`` and other words."""
+    """Return the name of a command and the text after it; None for a path, ``//`` and other text."""
     found = _FORM.match(line.strip())
     return None if found is None else (found[1], (found[2] or "").strip())
 
 
 def offered_commands(own: Iterable[str]) -> dict[str, Command]:
-    """Return the commands of a place: its own, and those for which a session is enough."""
+    """Return the commands of a place: its own, and those that need only a session."""
     names = set(own)
     assert names <= COMMANDS.keys(), f"not in the table: {names - COMMANDS.keys()}"
     return {name: command for name, command in COMMANDS.items() if name in names or command.act is not None}

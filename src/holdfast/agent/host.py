@@ -1,25 +1,25 @@
-"""The host of turns: sessions kept open while they are used, and what agents do on them.
+"""The host of turns: sessions kept open while they are used, and the turns of agents on them.
 
-The contract, which every app that lets agents work keeps by running on :class:`Host`:
+The contract, which every app with agents keeps by running on :class:`Host`:
 
-- **Kept.** A session is opened with its first use and is the same object for everybody who uses it
-  meanwhile. It is given back ``idle_ms`` after its last use, never while somebody uses it; the next
-  use opens it again. One that another process has is waited for as long as the patience lasts. One
+- **Kept.** A session is opened at its first use and is the same object for all its concurrent
+  users. It is released ``idle_ms`` after its last use, never while it is in use; the next
+  use opens it again. One that another process has is waited for, up to the given patience. One
   that was fenced off is closed, and opened anew by the next use.
 - **One turn at a time.** While a turn of a session goes on, the next is refused. A turn goes on
-  whether or not anybody listens. It is over when its end is told: whoever hears it may begin the
-  next one at once.
-- **Listeners** hear everything that is told from the moment at which they began to listen, up to
-  the end; whoever comes after the end hears nothing and waits for nothing.
+  whether or not anybody listens. It is over when its end is published: a listener may then begin
+  the next one at once.
+- **Listeners** get every message from the moment they began to listen, up to the end; a listener
+  that comes after the end gets nothing and does not wait.
 - **Questions** wait under an id until they are answered, time is up, or the turn ends. An answer
   counts once.
-- **Steer** lets the agent of a turn hear a word before its next step; with ``interrupt`` the step
-  under way is stopped for it. The turn goes on. A word that the agent can no longer hear is refused.
-- **Cancel** stops a turn, and waits until that is on record. The turn's end says "cancelled".
-- **Put off** is for the end of the server, when nobody took back what they asked for: no turn
-  begins any more, and those that go on are stopped, each with a line in its session that says that
-  it was interrupted, so that it is gone on with elsewhere. The turn's end says "interrupted".
-- **Close** gives all sessions back, whoever uses them. A failure of one does not keep the others.
+- **Steer** sends the agent of a turn a message before its next step; with ``interrupt`` the current
+  step is stopped for it. The turn goes on. A message that comes too late is refused.
+- **Cancel** stops a turn, and waits until that is recorded. The turn's end is "cancelled".
+- **Put off** is for the end of the server, when no user asked to stop: no turn begins any more, and
+  the active ones are stopped, each with an event in its session that says that it was interrupted,
+  so that it is continued elsewhere. The turn's end is "interrupted".
+- **Close** releases all sessions, even those in use. A failure of one does not keep the others.
 
 Keeping sessions is safe from any thread; turns belong to one event loop. Nothing here loads a model or its engine.
 """
@@ -52,18 +52,18 @@ _PUT_OFF = "the server was stopped in mid-turn"
 Run = Callable[..., Awaitable[Any]]
 """Calls a function on another thread: ``await run(function, *arguments)``."""
 Message = tuple[str, Any]
-"""What a turn tells: a name, and what belongs to it."""
+"""A message of a turn: a name, and its data."""
 
 
 class Openable(Protocol):
-    """What can be kept: a session, or an agent that has one of its own."""
+    """Something that a host keeps open: a session, or an agent that has one of its own."""
 
     @property
     def closed(self) -> bool:
         """Whether it can no longer be used."""
 
     def close(self) -> None:
-        """Give it back."""
+        """Release it."""
 
 
 K = TypeVar("K", bound=Hashable)
@@ -72,14 +72,14 @@ T = TypeVar("T", bound=Openable)
 
 @dataclass(frozen=True)
 class Question:
-    """A tool that waits for someone to allow it."""
+    """A tool that waits for approval."""
 
     id: str
     request: PermissionRequest
     answer: asyncio.Future[tuple[bool, Scope]]
 
     def shown(self) -> ToolQuestion:
-        """The question as it goes over a wire."""
+        """Return the question as it goes over a wire."""
         from holdfast.agent._context import plain_result
 
         return ToolQuestion(
@@ -92,9 +92,9 @@ class Question:
 
 
 class HostedTurn:
-    """One turn: who listens to it, what it asks, and how it ended.
+    """One turn: its listeners, its questions, and its end.
 
-    It tells ``piece`` with a text, ``question`` with a :class:`Question`, whatever its work tells, and at its end one
+    It publishes ``piece`` with a text, ``question`` with a :class:`Question`, messages of its work, and at its end one
     of ``done`` with the work's result, ``failed`` with the error, ``cancelled`` and ``interrupted``.
     """
 
@@ -108,7 +108,7 @@ class HostedTurn:
         self.news = asyncio.Event()
         """Set when something that the turn waits for may have come."""
         self.questions: dict[str, Question] = {}
-        """What waits for someone, in the order in which it was asked."""
+        """The open questions, in the order in which they were asked."""
         self._queues: list[asyncio.Queue[Message | None]] = []
         self._task: asyncio.Future[Any] | None = None
         self._over = asyncio.Event()
@@ -119,7 +119,7 @@ class HostedTurn:
         self._run = run
 
     def start(self, work: Awaitable[Any], over: Callable[[], Any]) -> None:
-        """Let the work begin; ``over`` is called right before its end is told, since whoever hears may begin anew."""
+        """Start the work; ``over`` is called right before its end is published: a listener may begin the next turn."""
 
         def end(task: asyncio.Future[Any]) -> None:
             over()
@@ -129,12 +129,12 @@ class HostedTurn:
         self._task.add_done_callback(end)
 
     def tell(self, name: str, value: Any = None) -> None:
-        """Tell everyone who listens."""
+        """Publish a message to all listeners."""
         for queue in self._queues:
             queue.put_nowait((name, value))
 
     def listen(self) -> AsyncIterator[Message]:
-        """What is told from now on, until the end."""
+        """Return the messages from now on, until the end."""
         queue: asyncio.Queue[Message | None] = asyncio.Queue()
         if self.ended is not None:
             queue.put_nowait(None)
@@ -150,7 +150,7 @@ class HostedTurn:
         return heard()
 
     async def ask(self, request: PermissionRequest, *, id: str | None = None, wait_s: float | None = None) -> Decision:
-        """Ask whether a tool may run; no when ``wait_s`` is over. ``id`` is else its call's."""
+        """Ask whether a tool may run; False when ``wait_s`` is over. The default ``id`` is its call's."""
         from holdfast.agent._permissions import Decision
 
         answer: asyncio.Future[tuple[bool, Scope]] = asyncio.get_running_loop().create_future()
@@ -168,7 +168,7 @@ class HostedTurn:
         return Decision(True, scope=scope) if allow else Decision(False, reason="the user did not approve it")
 
     def answer(self, id: str, *, approved: bool, scope: Scope = "once") -> bool:
-        """Let a tool run, or not; whether it was waiting for that."""
+        """Allow a tool, or not; return whether it was waiting for that."""
         question = self.questions.pop(id, None)
         if question is None or question.answer.done():
             return False
@@ -176,19 +176,19 @@ class HostedTurn:
         return True
 
     def deny_all(self) -> None:
-        """Nobody can answer any more: what waits may not run."""
+        """Refuse all waiting tools, because no answer can come any more."""
         for id in list(self.questions):
             self.answer(id, approved=False)
 
     async def steer(self, text: str, *, interrupt: bool = False) -> None:
-        """Say something to the agent while it works, as ``Agent.steer`` does; it is recorded then.
+        """Send a message to the agent while it works, as ``Agent.steer`` does; returns once it is recorded.
 
-        Waits for an agent that is still being made. Raises UsageError if the turn ends before it can hear.
+        Waits for an agent that is still being made. Raises UsageError if the turn ends first.
         """
         saying = asyncio.ensure_future(self._say(text, interrupt=interrupt))
         self._words.add(saying)
         saying.add_done_callback(self._words.discard)
-        # Shielded: what was said counts also if whoever said it is gone before the agent is there.
+        # Shielded: the message counts also if its sender is gone before the agent is ready.
         await asyncio.shield(saying)
 
     async def _say(self, text: str, *, interrupt: bool) -> None:
@@ -201,21 +201,24 @@ class HostedTurn:
             await self._run(partial(stream.steer, text, interrupt=interrupt))
 
     def cancel(self) -> None:
-        """Stop it. Harmless when it has ended."""
+        """Stop it. Does nothing when it has ended."""
         if self._task is not None and self.ended is None:
             self._task.cancel()
 
     async def stop(self) -> None:
-        """Stop it, and wait until that is on record."""
+        """Stop it, and wait until that is recorded."""
         self.cancel()
         await self._over.wait()
 
     async def wait(self) -> None:
-        """Wait for the end, whatever it is; the turn goes on if this is given up."""
+        """Wait for the end, whatever it is; cancelling the wait does not stop the turn."""
         await self._over.wait()
 
     async def finish(self) -> Any:
-        """Wait for the result. Raises what the turn failed with, or CancelledError; to cancel the wait cancels it."""
+        """Wait for the result.
+
+        Raises the error of the turn, or CancelledError; cancelling the wait cancels the turn.
+        """
         try:
             await self._over.wait()
         except asyncio.CancelledError:
@@ -228,10 +231,10 @@ class HostedTurn:
         return self.result
 
     async def stream(self, stream: RunStream, session: Session | None = None, *, durable: bool = False) -> RunResult:
-        """The usual work of a turn: tell an agent's answer piece by piece; how the run ended.
+        """The usual work of a turn: publish an agent's answer piece by piece; return the result of the run.
 
-        Of a session that is given, everything is on the medium at the end; with ``durable`` each
-        piece is before it is told, so that what a listener has seen survives this process.
+        With a session everything is on the medium at the end; with ``durable`` each piece is before it is
+        published, so that what a listener has seen survives this process.
         """
         self._stream = stream
         self._has_agent.set()
@@ -246,7 +249,7 @@ class HostedTurn:
                 await session.aflush()
         except asyncio.CancelledError:
             if self.is_put_off and session is not None:
-                # To be gone on with: said on record, now that the turn's end is; else the next writer says it.
+                # Recorded, now that the turn's end is, so that it is continued; else the next writer records it.
                 with contextlib.suppress(HoldfastError):
                     session.append("interrupted", {"reason": _PUT_OFF})
                     await uncancelled(session.aflush())
@@ -254,14 +257,14 @@ class HostedTurn:
         return pieces.result
 
     def _end(self, task: asyncio.Future[Any]) -> None:
-        """The task is over, or was stopped before it began."""
+        """Handle the end of the task, which may have been stopped before it began."""
         if task.cancelled():
             self.ended = "interrupted" if self.is_put_off else "cancelled"
         elif (error := task.exception()) is not None:
             self.ended, self.error = "failed", error
         else:
             self.ended, self.result = "done", task.result()
-        # Cancelled and not denied: nobody has said no.
+        # Cancelled and not denied: no answer was given.
         for question in self.questions.values():
             question.answer.cancel()
         self.questions.clear()
@@ -273,14 +276,14 @@ class HostedTurn:
 
 
 class _Kept(Generic[T]):
-    """Something that is open, or about to be."""
+    """A thing that is open, or about to be."""
 
     def __init__(self) -> None:
         self.thing: T | None = None
         self.users = 0
         self.used_at = 0.0
         self.moving: Future[None] | None = None
-        """Set while somebody opens or closes it. No lock is held meanwhile, as that takes long."""
+        """Set while it is being opened or closed. No lock is held meanwhile, since that takes long."""
 
     @property
     def open(self) -> T | None:
@@ -290,8 +293,8 @@ class _Kept(Generic[T]):
 class Host(Generic[K, T]):
     """Sessions by key, kept open while they are used, and at most one turn on each.
 
-    ``idle_ms`` None keeps what is open until it is let go. ``run`` and ``executor`` say on which
-    threads sessions are opened and closed.
+    With ``idle_ms`` None everything stays open until it is let go. ``run`` and ``executor`` determine the
+    threads on which sessions are opened and closed.
     """
 
     def __init__(
@@ -315,26 +318,26 @@ class Host(Generic[K, T]):
         self._lock = threading.RLock()
         self._closed = False
         self.takes_turns = True
-        """Whether turns may begin here: not any more at the end."""
+        """Whether turns may begin here; False at the end."""
 
     def kept(self) -> dict[K, T]:
-        """What is open, by key."""
+        """Return what is open, by key."""
         with self._lock:
             return {key: kept.open for key, kept in self._kept.items() if kept.open is not None}
 
     def get(self, key: K) -> T | None:
-        """What is open under a key; None if nothing is."""
+        """Return what is open under a key, or None."""
         with self._lock:
             kept = self._kept.get(key)
             return None if kept is None else kept.open
 
     def held(self) -> list[K]:
-        """The keys of what is open, or being opened or closed."""
+        """Return the keys of what is open, or being opened or closed."""
         with self._lock:
             return list(self._kept)
 
     def keep(self, key: K, thing: T) -> None:
-        """Keep something that is open already, under a key that is free."""
+        """Keep something that is open already, under a free key."""
         with self._lock:
             self._check_open()
             kept = self._kept.setdefault(key, _Kept())
@@ -344,7 +347,7 @@ class Host(Generic[K, T]):
 
     @contextmanager
     def use(self, key: K, make: Callable[[], T], patience: Patience | None = None) -> Iterator[T]:
-        """What is kept under a key, opened if need be. Raises what ``make`` does, Locked when patience is over."""
+        """Use what is kept under a key, opened if need be. Raises what ``make`` does, Locked when patience is over."""
         kept = self._enter(key)
         try:
             yield self._take(kept, make, patience)
@@ -370,18 +373,18 @@ class Host(Generic[K, T]):
             self._leave(key, kept)
 
     def let_go(self, key: K, *, used: bool = False) -> None:
-        """Give back what nobody here uses (``used``: whoever does), so that it can be moved or deleted. Blocking."""
+        """Close what is not in use (with ``used``: in any case), so that it can be moved or deleted. Blocking."""
         kept = self._kept.get(key)
         if kept is not None:
             _settle(kept)
             self._give_back(key, kept, used)
 
     def give_back_idle(self) -> list[K]:
-        """Give back what was idle for too long; the keys. What is in use stays."""
+        """Close what was idle for too long; return the keys. What is in use stays."""
         return [key for key, kept in self._idle() if self._give_back(key, kept)]
 
     def close(self) -> None:
-        """Give everything back, whoever uses it. Harmless the second time."""
+        """Close everything, even if it is in use. Does nothing the second time."""
         with self._lock:
             if self._closed:
                 return
@@ -395,53 +398,53 @@ class Host(Generic[K, T]):
                 stack.callback(self._give_back, key, kept, used=True)
 
     def close_quietly(self) -> None:
-        """Give everything back where nobody is left to be told what could not be saved."""
+        """Close everything when no one is left to report a failure to."""
         with contextlib.suppress(HoldfastError):
             self.close()
 
     def turn(self, key: K) -> HostedTurn | None:
-        """The turn of a session that goes on here."""
+        """Return the active turn of a session."""
         return self._turns.get(key)
 
     @property
     def turns(self) -> list[HostedTurn]:
-        """All that go on."""
+        """All active turns."""
         return list(self._turns.values())
 
     def begin(self, key: K, work: Callable[[HostedTurn], Awaitable[Any]]) -> HostedTurn:
-        """Begin a turn: ``await work(turn)``. Raises UsageError while one goes on, or when none begins any more."""
+        """Begin a turn: ``await work(turn)``. Raises UsageError while one is active, or after the end."""
         if key in self._turns:
             raise UsageError("an answer is under way", remedy="Stop it first, or wait for it.")
         if not self.takes_turns:
             raise UsageError("no turn begins here any more", remedy="Begin it elsewhere.")
-        # Noted before it starts: the work may ask at once whether a turn goes on.
+        # Registered before it starts: the work may ask at once whether a turn is active.
         turn = self._turns[key] = HostedTurn(key, self._run)
         turn.start(work(turn), lambda: self._turns.pop(key))
         return turn
 
     async def cancel(self, key: K) -> bool:
-        """Stop the turn of a session, and wait until that is on record; whether there was one."""
+        """Stop the turn of a session, and wait until that is recorded; return whether there was one."""
         turn = self._turns.get(key)
         if turn is not None:
             await turn.stop()
         return turn is not None
 
     async def steer(self, key: K, text: str, *, interrupt: bool = False) -> bool:
-        """Say something to the agent that works on a session; whether there was one."""
+        """Send a message to the agent that works on a session; return whether there was one."""
         turn = self._turns.get(key)
         if turn is not None:
             await turn.steer(text, interrupt=interrupt)
         return turn is not None
 
     async def put_off(self) -> None:
-        """Stop all turns, each to be gone on with elsewhere; none begins any more."""
+        """Stop all turns, each to be continued elsewhere; no new one begins."""
         for turn in self.turns:
             turn.is_put_off = True
         await self._stop_turns()
 
     async def aclose(self) -> None:
-        """Cancel what goes on, and give everything back; nobody is told what cannot be saved."""
-        # Turns first: they write to what is closed then.
+        """Cancel all turns, and close everything; failures to save are not reported."""
+        # Turns first: they write to what is closed next.
         await self._stop_turns()
         await uncancelled(self._run(self.close_quietly))
 
@@ -469,7 +472,7 @@ class Host(Generic[K, T]):
 
     def _forget(self, key: K, kept: _Kept[T]) -> None:
         """Under the lock: drop an entry that holds nothing."""
-        # An entry that somebody waits for stays, or the next user would open a second one.
+        # An entry that has waiters stays, or the next user would open a second one.
         is_free = not kept.users and kept.moving is None and kept.thing is None
         if is_free and self._kept.get(key) is kept:
             del self._kept[key]
@@ -493,12 +496,12 @@ class Host(Generic[K, T]):
                     return found
                 await asyncio.wrap_future(found)
             except Locked:
-                # On a thread of its own: those that do the work are few.
+                # On a thread of its own: the worker threads are few.
                 if patience is None or not await in_thread(patience.pause, name="holdfast-wait"):
                     raise
 
     def _attempt(self, kept: _Kept[T], make: Callable[[], T]) -> T | Future[None]:
-        """Open it, unless it is open; or what to wait for, while somebody else is at it."""
+        """Open it, unless it is open; return the future to wait for if another thread is at it."""
         with self._lock:
             self._check_open()
             if kept.moving is not None:
@@ -506,7 +509,7 @@ class Host(Generic[K, T]):
             if kept.open is not None:
                 return kept.open
             kept.moving = _moving()
-        # Opening takes as long as the log is: without the lock, or all others would wait.
+        # Opening takes time in proportion to the log: without the lock, or all others would wait.
         thing: T | None = None
         try:
             thing = make()
@@ -518,7 +521,7 @@ class Host(Generic[K, T]):
             moved.set_result(None)
 
     def _give_back(self, key: K, kept: _Kept[T], used: bool = False) -> bool:  # noqa: FBT001, FBT002 - called by threads, without names
-        """Close it; whether that was to be done. What is ``used`` only if so said."""
+        """Close it; return whether there was something to close. If in use, only with ``used``."""
         with self._lock:
             if kept.moving is not None or kept.thing is None or (kept.users and not used):
                 return False
@@ -535,7 +538,7 @@ class Host(Generic[K, T]):
         return True
 
     def _resting(self) -> list[tuple[K, _Kept[T]]]:
-        """Under the lock: what nobody uses."""
+        """Under the lock: return what is not in use."""
         return [(key, kept) for key, kept in self._kept.items() if not kept.users and kept.thing is not None]
 
     def _idle(self) -> list[tuple[K, _Kept[T]]]:
@@ -546,40 +549,40 @@ class Host(Generic[K, T]):
             return [(key, kept) for key, kept in self._resting() if kept.used_at <= since]
 
     def _watch(self) -> None:
-        """Under the lock: see to it that somebody looks after what is idle."""
+        """Under the lock: make sure that a timer checks for idle entries."""
         if not self._idle_ms or self._is_watched or self._closed:
             return
         if resting := self._resting():
             self._is_watched = True
-            # One timer for all, set for what has rested longest.
+            # One timer for all, set for the entry that has been idle the longest.
             left = min(kept.used_at for _, kept in resting) + self._idle_ms - self._clock()
             self._timers.soon(self._look, max(int(left), 1))
 
     def _look(self) -> None:
-        """The timer's call: one session that cannot be closed must not stop it."""
+        """Handle the timer: one session that cannot be closed must not stop it."""
         for key, kept in self._idle():
             if self._executor is None:
                 self._give_back_quietly(key, kept)
             else:
-                kept.used_at = self._clock()  # or the next look would find it once more
+                kept.used_at = self._clock()  # or the next check would find it once more
                 self._executor.submit(self._give_back_quietly, key, kept)
         with self._lock:
             self._is_watched = False
             self._watch()
 
     def _give_back_quietly(self, key: K, kept: _Kept[T]) -> None:
-        # What could not be saved was told to whoever wrote it, or is to whoever uses it next.
+        # What could not be saved was reported to its writer, or will be to the next user.
         with contextlib.suppress(HoldfastError):
             self._give_back(key, kept)
 
 
 def _settle(kept: _Kept[Any]) -> None:
-    """Wait until nobody opens or closes it."""
+    """Wait until no thread is opening or closing it."""
     while (moving := kept.moving) is not None:
         moving.result()
 
 
 def _moving() -> Future[None]:
     moving: Future[None] = Future()
-    moving.set_running_or_notify_cancel()  # whoever waits for it and gives up does not cancel it
+    moving.set_running_or_notify_cancel()  # cancelling the wait for it must not cancel it
     return moving

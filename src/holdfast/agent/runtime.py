@@ -29,7 +29,7 @@ Read = Callable[[], str | Awaitable[str]]
 
 
 class Wakes:
-    """Which sessions are worth another try: one that failed is left alone for longer each time."""
+    """The sessions that are worth another try: after each failure the wait grows."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, *, first_s: float = 5, most_s: float = 3600
@@ -38,22 +38,22 @@ class Wakes:
         self._failed: dict[Hashable, tuple[int, float]] = {}
 
     def is_time(self, key: Hashable) -> bool:
-        """Whether to try it now."""
+        """Return whether to try it now."""
         return key not in self._failed or self._clock() >= self._failed[key][1]
 
     def note(self, key: Hashable, *, failed: bool) -> None:
-        """Note how a try ended."""
+        """Record how a try ended."""
         tries = self._failed.pop(key, (0, 0.0))[0]
         if failed:
             self._failed[key] = tries + 1, self._clock() + min(self._first_s * 2.0**tries, self._most_s)
 
 
 class Runtime(Host[str, Session]):
-    """Sessions by id, and the way of a user's words to the agent.
+    """Sessions by id, and the delivery of users' input to the agent.
 
-    ``agent`` is an Agent, or a function ``(text, source, session)`` that gives the answer. A session that nobody used
-    for ``idle_ms`` is put away: closed, with nothing lost; the next use of its id opens it again. One that another
-    process has is waited for, for ``wait_ms`` at the most. What happens is told through ``Holdfast.subscribe``; there
+    ``agent`` is an Agent, or a function ``(text, source, session)`` that returns the answer. A session unused
+    for ``idle_ms`` is closed, with nothing lost; the next use of its id opens it again. One that another
+    process has is waited for, up to ``wait_ms``. Events are published through ``Holdfast.subscribe``; there
     is no second bus. Methods that are not async may be called from any thread.
     """
 
@@ -79,29 +79,29 @@ class Runtime(Host[str, Session]):
         self._stops: list[Callable[[], None]] = []
 
     def session(self, id: str) -> Session:
-        """The session of that id, created or resumed; the same object while it is in memory."""
-        # To wait here would stop the loop, and with it whoever has the session.
+        """Return the session of that id, created or resumed; the same object while it is in memory."""
+        # Waiting here would block the loop, and with it the holder of the session.
         patience = None if in_event_loop() else self._patience(id)
         with self.use(id, self._opener(id), patience) as session:
             return session
 
-    # The name under which earlier runtimes have it.
+    # The name that earlier runtimes used.
     _get_or_create_session = session
 
     @property
     def sessions(self) -> dict[str, Session]:
-        """The sessions that are in memory, by id."""
+        """Return the sessions that are in memory, by id."""
         return self.kept()
 
     def put_away_idle(self) -> list[str]:
-        """Close the sessions that were idle for too long; their ids. One in use stays."""
+        """Close the sessions that were idle for too long; return their ids. One in use stays."""
         return self.give_back_idle()
 
     async def process_user_input(self, text: str, source: str = "user", session: Session | str = CLI_SESSION) -> str:
-        """Give the agent what a user said; its answer.
+        """Give the agent a user's input; return its answer.
 
-        The words are on record, with ``source``, before anything is done about them. A session that was put away
-        meanwhile is opened again. Raises what the agent and the store raise; the session stays usable.
+        The input is recorded, with ``source``, before anything is done about it. A session that was closed
+        meanwhile is opened again. Raises the errors of the agent and the store; the session stays usable.
         """
         id = session if isinstance(session, str) else session.id
         async with self.ause(id, self._opener(id), self._patience(id)) as opened:
@@ -117,10 +117,10 @@ class Runtime(Host[str, Session]):
         session_id: str = CLI_SESSION,
         source: str = "cli",
     ) -> int:
-        """Answer line after line until an exit word or the end; how many were answered.
+        """Answer line after line until an exit word or the end; return how many were answered.
 
-        ``read`` gives a line and raises EOFError at the end; by default they come from standard
-        input. A failure is written and the loop goes on.
+        ``read`` returns a line and raises EOFError at the end; by default lines come from standard
+        input. A failure is printed and the loop goes on.
         """
         write = write or partial(print, flush=True)
         session = self.session(session_id)
@@ -144,10 +144,10 @@ class Runtime(Host[str, Session]):
     input_loop_sync = sync_twin(input_loop)
 
     async def wake_due(self) -> list[str]:
-        """Go on with the sessions of this agent whose questions are answered, or whose time has come; their ids.
+        """Continue the sessions of this agent whose questions are answered, or whose time has come; return their ids.
 
-        One that another process has, or that fails, is left for a later time, longer after each failure, which is on
-        its record. A session that waits for a tool that this agent does not have is another's.
+        One that another process has, or that fails, is tried again later, with a longer wait after each failure, which
+        is recorded. A session that waits for a tool that this agent does not have is left to another agent.
         """
         if not hasattr(self.agent, "resume"):
             raise UsageError("only an Agent goes on by itself, and this runtime has a function")
@@ -161,7 +161,7 @@ class Runtime(Host[str, Session]):
             failed = True
             with contextlib.suppress(HoldfastError):
                 async with self.ause(id, self._opener(id), self._patience(id)) as session:
-                    # Another process may have gone on with it while we waited.
+                    # Another process may have continued it while we waited.
                     if await asyncio.to_thread(is_due, session):
                         await self.agent.resume(id, answers={}, session=session)
                         woken.append(id)
@@ -174,7 +174,7 @@ class Runtime(Host[str, Session]):
     asession, aput_away_idle = twin(session), twin(put_away_idle)
 
     def subscribe(self, pattern: str, listener: Subscriber, *, session_id: str | None = None) -> Callable[[], None]:
-        """Call ``listener(session_id, event_or_notice)`` for types such as ``tool_*``; what comes back ends it."""
+        """Call ``listener(session_id, event_or_notice)`` for types such as ``tool_*``; return what ends it."""
 
         def listen(id: str, what: Event | Notice) -> None:
             kind = what.type if isinstance(what, Event) else what.kind
@@ -186,7 +186,7 @@ class Runtime(Host[str, Session]):
         return stop
 
     def close(self) -> None:
-        """Put every session away. Harmless the second time."""
+        """Close every session. Does nothing the second time."""
         if self._closed:
             return
         try:
@@ -219,7 +219,7 @@ class Runtime(Host[str, Session]):
 
 
 def _answering(agent: Any) -> Callable[[str, str, Session], Awaitable[str]]:
-    """How to get an answer: from an Agent, which records by itself, or from a function."""
+    """Return how to get an answer: from an Agent, which records by itself, or from a function."""
 
     async def ask_agent(text: str, source: str, session: Session) -> str:
         session.append("input", {"source": source})

@@ -64,7 +64,7 @@ class Snapshots:
         self._limits = limits or Limits()
 
     def save(self, state: bytes, position: Position, taken_at: int, prefix: tuple[str, str] = ("", "")) -> int:
-        """Store an encoded state as the snapshot before ``position``, up to which the log is synced; its size."""
+        """Store an encoded state as the snapshot before ``position``, where the log is synced; return its size."""
         seq = position.seq - 1
         inner = (
             b'{"format":1,"seq":%d,"offset":%d,"crc":"%08x","taken_at":%d,"prefix":"%b","link":"%b","state":%b}'

@@ -1,4 +1,4 @@
-"""What people tell and what they ask, in plain patterns. Pure, and never raises."""
+"""Facts and questions in messages, by plain patterns. Pure, and never raises."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLACE = (
 )
 _TOLD = (
     ("name", re.compile(rf"\b(?:{_NAME}){_VALUE}", re.IGNORECASE)),
-    # Only a capital tells Bob from tired.
+    # Only the capital distinguishes Bob from tired.
     (
         "name",
         re.compile(
@@ -69,14 +69,14 @@ _STEM_CHARS = 5
 
 
 class Fact(NamedTuple):
-    """One thing that was told, under a name."""
+    """One fact, under a name."""
 
     key: str
     value: str
 
 
 def facts_in(text: str) -> list[Fact]:
-    """Return what a text tells about its writer, in the order of the patterns; a question tells nothing."""
+    """Return the facts that a text tells about its writer, in the order of the patterns; a question tells none."""
     if text.rstrip().endswith(("?", "？")):
         return []
     found: dict[str, str] = {}
@@ -117,6 +117,6 @@ def is_question(text: str) -> bool:
 
 
 def words_in(text: str) -> frozenset[str]:
-    """Return the beginnings of the words that say what a text is about."""
+    """Return the stems of the words that say what a text is about."""
     words = (word.lower() for word in _WORD.findall(text))
     return frozenset(word[:_STEM_CHARS] for word in words if len(word) > 2 and word not in _COMMON)

@@ -1,7 +1,7 @@
-"""The engine: it finds the answer to a conversation, says it word by word, and goes on where it was cut off.
+"""The engine: it finds the answer to a conversation, says it word by word, and continues where it was cut off.
 
-An answer is a function of the conversation and of what tools gave. So the guide knows what it would have said when it
-was killed, and says the words that are missing.
+An answer is a function of the conversation and of the results of tools. So the guide knows what it would have said
+when it was killed, and says the missing words.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.model import Event
 
 NAME = "guide"
 _WORD_MS = 25
-_SLOW = 16  # so many times slower is what is meant to be killed in the middle
+_SLOW = 16  # factor for answers that are meant to be killed in the middle
 _WORDS = re.compile(r"\s*\S+\s*")
 _GO_ON = re.compile(
     r"^\s*(?:please )?(?:/?continue|go on|carry on|proceed|weiter|continue[zr]|continúa)[.!?]?\s*$", re.IGNORECASE
@@ -54,20 +54,20 @@ class Guide:
         self.tools = guide_tools()
 
     async def __aenter__(self) -> Self:
-        """It has nothing to take."""
+        """Do nothing: there is nothing to acquire."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """It has nothing to give back."""
+        """Do nothing: there is nothing to release."""
 
     async def request(self, ask: Ask) -> Reply:
         """Return the whole answer at once."""
         return _reply(answer(ask))
 
     async def stream(self, ask: Ask, reply: list[Reply]) -> AsyncGenerator[tuple[str, str], None]:
-        """Yield the answer word by word, as quickly as one reads."""
+        """Yield the answer word by word, at reading speed."""
         step = answer(ask)
         if isinstance(step, Response):
             slow = range(begin := step.text.find(step.slow), begin + len(step.slow))
@@ -78,7 +78,7 @@ class Guide:
 
 
 def _reply(step: Response | CallRequest) -> Reply:
-    # No tokens: nobody counts the words of what is no language model.
+    # No tokens: it is not a language model.
     usage = Usage(requests=1)
     if isinstance(step, CallRequest):
         return Reply([], [step], usage, NAME)
@@ -86,16 +86,16 @@ def _reply(step: Response | CallRequest) -> Reply:
 
 
 class Exchange(NamedTuple):
-    """One message of the user, what tools gave for it, and what was said."""
+    """One message of the user, the results of its tools, and the answer."""
 
     text: str
     given: list[tuple[str, Given]]
-    """The names of the tools, and what they gave."""
+    """The names of the tools, and their results."""
     said: str = ""
 
 
 def answer(ask: Ask) -> Response | CallRequest:
-    """Return what the guide says to a conversation, or the tool that it wants used first."""
+    """Return the guide's answer to a conversation, or the tool that it wants used first."""
     turns = list(_turns(ask.messages))
     if not turns:
         return Response("I am the Holdfast guide, not a language model. Say something, and it is kept.")
@@ -136,23 +136,23 @@ def _respond(turns: list[Exchange], tools: frozenset[str]) -> Response | CallReq
         return Response("There is nothing left to finish. `What can you do?` shows what else there is.")
     said, whole = cut
     if not said:
-        # Not one word was said: the question is taken as if it were asked now.
+        # No word was said: the question is answered as if it were asked now.
         return _respond([*before[:-1], current._replace(text=before[-1].text)], tools)
     rest = whole.text[len(said) :].lstrip()
     count = len(said.split())
     log = f"The {f'{count} words' if count > 1 else 'word'} before that {'are' if count > 1 else 'is'} in the log."
-    # What is slow may have begun before the cut.
+    # The slow part may have begun before the cut.
     begin = whole.text.find(whole.slow)
     slow = whole.text[max(begin, len(said)) : begin + len(whole.slow)].strip()
     return Response(f"I was cut off after “…{_tail(said)}”. {log} Going on: {rest}", slow)
 
 
 def _cut(before: list[Exchange], tools: frozenset[str]) -> tuple[str, Response] | None:
-    """What was said of the answer before, and the whole of it; None if that was said to its end."""
+    """Return what was said of the previous answer, and the whole of it; None if it was said to its end."""
     if not before:
         return None
     last = before[-1]
-    # Such answers depend on those before them; of all others it is enough to look at one.
+    # Such answers depend on those before them; for all others one exchange is enough.
     depends = _is_go_on(last) or last.said.startswith("(")
     whole = _respond(before, tools) if depends else _take(last, before[:-1], tools)
     said = last.said.rstrip()
@@ -162,7 +162,7 @@ def _cut(before: list[Exchange], tools: frozenset[str]) -> tuple[str, Response] 
 
 
 def _take(turn: Exchange, before: list[Exchange], tools: frozenset[str]) -> Response | CallRequest:
-    """Let the skill that understands a turn answer it, with what its tools gave until now."""
+    """Let the skill that matches a message answer it, with the results of its tools so far."""
     skill = skill_for(turn.text).answer(Talk(turn.text, tuple(one.text for one in before), tools))
     given = list(turn.given)
     try:
@@ -186,7 +186,7 @@ def _tail(said: str) -> str:
     return said[-_TAIL_CHARS:].partition(" ")[2] if len(said) > _TAIL_CHARS else said
 
 
-# What the guide uses beside the tools of the place where it talks.
+# The guide's tools beside those of the place where it talks.
 
 
 def guide_tools() -> list[Tool]:
@@ -209,7 +209,7 @@ def look_up(ctx: ToolContext, about: str) -> Any:
         return [_place(event, text) for event, text in _user_texts(ctx.session.events())]
     told = list(_told(ctx.session.events()))
     if about == "everything":
-        # Of what was told twice the later counts; notes are all kept.
+        # Of repeated facts the later counts; notes are all kept.
         return list({(row["about"], row["about"] == "note" and row["value"]): row for row in told}.values())
     here = [row for row in told if row["about"] == about]
     return here[-1] if here else _earlier(ctx, about)
@@ -236,7 +236,7 @@ def find_said(ctx: ToolContext, question: str) -> Any:
     """Find what the user said in this session that has most of the words of a question."""
     wanted = words_in(question)
     best, most = None, len(wanted) / 2
-    # The last of them is what is being answered.
+    # The last of them is the one being answered.
     for event, text in list(_user_texts(ctx.session.events()))[:-1]:
         shared = len(wanted & words_in(text))
         if shared and shared >= most and not is_question(text) and not _SEARCH.match(text):

@@ -1,11 +1,11 @@
-"""What the guide says by heart: about the commands, in other languages, and in small talk. Words and nothing else."""
+"""Fixed phrases of the guide: about the commands, in other languages, and for small talk. Words and nothing else."""
 
 from __future__ import annotations
 
 WHO = "I am the Holdfast guide, not a language model: I know a few things by heart, and I use real tools."
 
 TOPICS: dict[str, tuple[str, str, str]] = {
-    # What begins the words of a question, a slash command, and what is to be known.
+    # Beginnings of words in a question, a slash command, and the explanation.
     "fork": (
         "fork",
         "`holdfast fork ID`",
@@ -81,7 +81,7 @@ LANGUAGES = (
     (r"[\u0400-\u04ff]", "Я не языковая модель и отвечаю по-английски. Всё, что вы пишете, сохраняется слово в слово."),
 )
 
-# What people also say, and what there is to say to it; the next thing to try follows.
+# Common phrases and the answers to them; a suggestion of what to try next follows.
 SMALL_TALK: tuple[tuple[str, str, str], ...] = (
     (
         "durable",

@@ -1,7 +1,7 @@
-"""What the guide understands and what it says: one skill for each subject, tried in order.
+"""The skills of the guide: one for each subject, tried in order.
 
-A skill is a generator: it yields the tools that it wants used, is sent what they gave, and returns its words. It knows
-the conversation and nothing else, so that the same conversation always gets the same answer.
+A skill is a generator: it yields the tools that it wants used, is sent their results, and returns its words. It knows
+only the conversation, so that the same conversation always gets the same answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.agent.guide._facts import asked_fact, facts_in, is_question, task_
 from holdfast.agent.guide._phrases import LANGUAGES, SMALL_TALK, TOPICS, WHO
 from holdfast.replay import todo_line
 
-_READ_CHARS_MAX = 2_000  # of a message: what is asked for stands at its beginning
+_READ_CHARS_MAX = 2_000  # of a message: the request is at its beginning
 
 
 class Use(NamedTuple):
@@ -29,21 +29,21 @@ class Use(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a tool gave, as the conversation has it."""
+    """The result of a tool, as the conversation has it."""
 
     content: Any
     is_error: bool = False
 
     @property
     def text(self) -> str:
-        """It as a text."""
+        """The result as a text."""
         if isinstance(self.content, list):
             return "".join(str(block.get("text", "")) for block in self.content if isinstance(block, dict))
         return str(self.content)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """It as the objects of a list; none if it is something else."""
+        """The result as the objects of a list; none if it is something else."""
         try:
             found = msgspec.json.decode(self.text)
         except msgspec.DecodeError:
@@ -52,12 +52,12 @@ class Given(NamedTuple):
 
     @property
     def row(self) -> dict[str, Any]:
-        """It as one object; empty if it is something else."""
+        """The result as one object; empty if it is something else."""
         return next(iter(self.rows), {})
 
     @property
     def message(self) -> str:
-        """Why a tool gave nothing."""
+        """The reason why a tool failed."""
         text = str(self.row.get("message", self.text))
         return re.sub(r"^\w*(?:Error|NotFound): ", "", text).rstrip(".")[:200]
 
@@ -73,7 +73,7 @@ Answer = Generator[Use, Given, "Response | str"]
 
 
 class Talk(NamedTuple):
-    """What a skill knows: the words it answers, those before, and the tools that there are."""
+    """The input of a skill: the message it answers, those before, and the available tools."""
 
     text: str
     earlier: tuple[str, ...]
@@ -352,7 +352,7 @@ def _puzzled(talk: Talk) -> str:
     number = len(talk.earlier) + 1
     puzzled = sum(skill_for(text).name in ("unknown", "question") for text in talk.earlier)
     if puzzled:
-        # Who knows what the guide is need not be told again.
+        # A user who knows the guide by now need not be told again.
         others = "".join(f", `{one}`" for one in _TRY[puzzled % len(_TRY)])
         kept = f"I do not understand that either; it is kept as your message {number}."
         return f"{kept} {_next_step(talk)} Or try{others[1:]}."
@@ -367,7 +367,7 @@ _TRY = (("What can you do?", "count"), ("list files", "what did I say?"), ("fork
 
 
 class Skill(NamedTuple):
-    """What the guide can do, how it is asked for, and how a person is led to it."""
+    """A skill of the guide: when it matches, its answer, and the hint that leads to it."""
 
     name: str
     fits: Callable[[str], Any]
@@ -497,13 +497,13 @@ SKILLS = (
 
 @lru_cache(maxsize=4096)
 def skill_for(text: str) -> Skill:
-    """Return the first skill that understands a text; the last understands everything."""
+    """Return the first skill that matches a text; the last matches everything."""
     text = text[:_READ_CHARS_MAX]
     return next(skill for skill in SKILLS if skill.fits(text))
 
 
 def _next_step(talk: Talk) -> str:
-    """Lead to the first thing that was not tried yet."""
+    """Suggest the first skill that was not tried yet."""
     tried = {skill_for(text).name for text in (*talk.earlier, talk.text)}
     order = ("facts", "recall", "kill", "count", "task", "read", "title", "search", "topic-fork")
     steps = {skill.name: skill.step for skill in SKILLS}
