@@ -34,7 +34,7 @@ def test_a_column_that_is_not_there(run, two):
 
 def test_only_failed_ones(run, two):
     """None of these failed."""
-    assert "fits" in run("list", "--failed").err
+    assert "No matching sessions" in run("list", "--failed").err
 
 
 def test_a_store_that_does_not_exist(run, tmp_path):
@@ -46,12 +46,27 @@ def test_a_store_that_does_not_exist(run, tmp_path):
     assert not (tmp_path / "ntoes").exists()
 
 
+def test_a_database_that_does_not_exist(run, tmp_path):
+    """Is said as such too, and nothing is made beside it."""
+    shown = run("--store", f"sqlite://{tmp_path}/none.db", "list")
+    assert shown.code == 3
+    assert f"there is no store at {tmp_path}/none.db" in shown.err
+    assert not list(tmp_path.glob("none*"))
+
+
+def test_a_title_is_typed_without_quotes(run, two):
+    """Its words are joined; an empty one goes back to the words of the user."""
+    assert "Far up there" in run("title", "north", "Far", "up", "there").out
+    assert "Go north" in run("title", "north", "").out
+
+
 def test_strangers_are_not_merged_by_mistake(run, two):
     """Sessions without a common event need --yes, and are named in the order in which they were given."""
     refused = run("merge", "north", "south")
     assert refused.code == 2
     assert "have no events in common" in refused.err
     assert run("merge", "north", "south", "--yes", "--id", "both").out.startswith("merged north and south into both")
+    assert "  parents   north, south\n" in run("show", "both").out
 
 
 def test_hits_of_forks_are_shown_once(run, two):

@@ -98,7 +98,7 @@ def test_an_empty_store_says_so(run, store_root):
 
 def test_nothing_fits(run, three):
     """A filter that nothing passes is told apart from an empty store."""
-    assert "fits" in run("list", "--tag", "none").err
+    assert "No matching sessions" in run("list", "--tag", "none").err
 
 
 def test_states_are_told(run, damaged, too_new, library):
@@ -277,7 +277,7 @@ def test_sorted_and_narrowed(run, library):
     assert listed("--sort", "messages") == ["s2", "s1", "s0"]
     assert listed("CREME") == ["s0"]
     assert listed("an", "ban", "--sort", "title") == ["s2"]
-    assert "No session" in run("list", "nothing-like-it").err
+    assert "No matching sessions" in run("list", "nothing-like-it").err
     refused = run("list", "--sort", "colour")
     assert refused.code == 2
     assert "no order" in refused.err

@@ -87,11 +87,11 @@ def test_nothing_found(run, talk):
     """No hit is no failure; it is said on standard error."""
     outcome = run("search", "unheard-of")
     assert (outcome.code, outcome.out) == (0, "")
-    assert "fits" in outcome.err
+    assert "No matches" in outcome.err
 
 
 @pytest.mark.parametrize(
-    "arguments", [["search"], ["search", "x", "--role", "nobody"], ["search", "x", "--limit", "-1"]]
+    "arguments", [["search"], ["search", ""], ["search", "x", "--role", "nobody"], ["search", "x", "--limit", "-1"]]
 )
 def test_wrong_usage(run, arguments):
     """A search without words, or with a wrong option, is wrong usage."""

@@ -27,7 +27,7 @@ def entry(seq, kind, id=None, **more):
 
 
 def test_results_stand_with_their_calls():
-    """Also where calls ran side by side; a call without one does not hold back the next question."""
+    """Also where calls ran side by side, and where the next question came before the result."""
     said = [
         entry(0, "call", "a"),
         entry(1, "call", "b"),
@@ -38,15 +38,23 @@ def test_results_stand_with_their_calls():
         entry(6, "result", "c"),
     ]
     steps = list(paired(said))
-    assert [(s.entry.seq, s.result and s.result.seq) for s in steps] == [
-        (0, 3),
-        (1, 2),
-        (4, None),
-        (5, None),
-        (6, None),
+    assert [(s.entry.seq, s.result and s.result.seq) for s in steps] == [(0, 3), (1, 2), (4, 6), (5, None)]
+    assert [s.took_ms for s in steps] == [3000, 1000, 2000, 0]
+    assert [s.went_wrong for s in steps] == [False, True, False, False]
+
+
+def test_a_call_that_was_left_is_told():
+    """A call without a result is open where the next question of its run came, or the events ended."""
+    said = [
+        entry(0, "call", "a"),
+        entry(1, "user"),
+        entry(2, "call", "a"),
+        entry(3, "result", "a"),
+        entry(4, "call", "b"),
+        entry(5, "user", run="other"),
+        entry(6, "call", "b"),
     ]
-    assert [s.took_ms for s in steps] == [3000, 1000, 0, 0, 0]
-    assert [s.went_wrong for s in steps] == [False, True, False, False, False]
+    assert [s.entry.seq for s in paired(said) if s.is_open] == [0, 6]
 
 
 def test_the_time_of_a_call_is_its_own():
@@ -97,6 +105,7 @@ def test_one_turn(run, worked):
     assert "Thanks" not in run("show", "work", "--turn", "1").out
     refused = run("show", "work", "--turn", "3")
     assert refused.code == 3
+    assert refused.out == ""
     assert "the last is 2" in refused.err
 
 
@@ -108,3 +117,15 @@ def test_only_tools_or_errors(run, worked):
     assert "✗ Bash" in errors
     assert "Edit" not in errors
     assert run("show", "work", "--errors", "--json").code == 2
+
+
+def test_what_was_interrupted_is_among_the_errors(run, store_root):
+    """A call that never got its result and an answer that was cut off, also where the conversation went on."""
+    with holdfast.open(store_root) as hf, hf.session("cut") as s:
+        s.user("Deploy it")
+        s.tool_call("Bash", {"command": "deploy"})
+        s.user("And?")
+        s.append("delta", {"content": "It is half"})
+    for shown in (run("show", "cut").out, run("show", "cut", "--errors").out):
+        assert shown.count("✗ Bash  no result was recorded") == 1
+        assert "It is half" in shown

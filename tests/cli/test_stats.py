@@ -125,7 +125,7 @@ def test_nothing_fits(run, busy):
     """It is told on standard error."""
     outcome = run("stats", "--tag", "nothing")
     assert (outcome.code, outcome.out) == (0, "")
-    assert "fits" in outcome.err
+    assert "No matching sessions" in outcome.err
 
 
 def test_empty_store(run):

@@ -100,6 +100,18 @@ def test_turns_are_listed_and_lead_to_their_place(library):
     assert "1 call, something failed" in index
 
 
+def test_an_interrupted_turn_is_told_in_the_index(library):
+    """A turn with a call that never got its result, which was interrupted, says so."""
+    with library.session("s") as session:
+        session.user("Deploy it")
+        session.tool_call("Bash", {"cmd": "deploy"})
+        session.user("And?")
+        session.assistant("I do not know.")
+    first, second = re.findall(r"<li.*?</li>", library.export("s", "html"), re.DOTALL)
+    assert "1 call, interrupted" in first
+    assert "interrupted" not in second
+
+
 def test_an_edit_is_a_difference(library):
     """A call that changes a text shows the lines that differ."""
     with library.session("s") as session:

@@ -260,7 +260,7 @@ def _unusable(model: str, error: Exception) -> UsageError:
             variable=variable,
         )
     return UsageError(
-        f"unknown model {model!r}: {text}",
+        f"unknown model {model!r}" + ("" if text.startswith("Unknown model") else f": {text}"),
         remedy="Name a model as provider:model, such as anthropic:claude-sonnet-4-5.",
     )
 

@@ -23,7 +23,7 @@ class PairedEntry(NamedTuple):
     entry: Entry
     result: Entry | None = None
     is_open: bool = False
-    """Whether it is a call that had no result when the events ended."""
+    """Whether it is a call that had no result when the next question of its run came, or the events ended."""
 
     @property
     def took_ms(self) -> int:
@@ -32,6 +32,11 @@ class PairedEntry(NamedTuple):
             return 0
         began = self.entry.timestamp if self.result.since is None else self.result.since
         return max(self.result.timestamp - began, 0)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether its end is missing: the result of a call, or the rest of an answer."""
+        return self.is_open or self.entry.state == "open"
 
     @property
     def went_wrong(self) -> bool:
@@ -46,24 +51,31 @@ def paired(entries: Iterable[Entry]) -> Iterator[PairedEntry]:
     held: deque[list[Entry]] = deque()
     waiting: dict[tuple[str | None, str | None], list[Entry]] = {}
 
-    def is_open(step: list[Entry]) -> bool:
+    def waits(step: list[Entry]) -> bool:
         return waiting.get((step[0].run, step[0].id)) is step
+
+    def told(step: list[Entry]) -> PairedEntry:
+        entry = step[0]
+        if step[1:] or entry.kind != "call" or entry.id is None:
+            return PairedEntry(entry, step[1] if step[1:] else None)
+        was_left = any(after[0].kind == "user" and after[0].run == entry.run for after in held)
+        return PairedEntry(entry, None, was_left or waits(step))
 
     for entry in entries:
         key = (entry.run, entry.id)
         if entry.kind in ("result", "failure") and key in waiting:
             waiting.pop(key).append(entry)
         else:
-            # The next question does not wait, nor does what stands behind much else.
-            if entry.kind == "user" or len(held) >= _HELD_MAX:
+            # What stands behind much else does not wait.
+            if len(held) >= _HELD_MAX:
                 waiting.clear()
             held.append([entry])
             if entry.kind == "call" and entry.id is not None:
                 waiting[key] = held[-1]
-        while held and not is_open(held[0]):
-            step = held.popleft()
-            yield PairedEntry(step[0], step[1] if step[1:] else None)
-    yield from (PairedEntry(step[0], step[1] if step[1:] else None, is_open(step)) for step in held)
+        while held and not waits(held[0]):
+            yield told(held.popleft())
+    while held:
+        yield told(held.popleft())
 
 
 def edit_of(entry: Entry) -> tuple[str, list[str]] | None:

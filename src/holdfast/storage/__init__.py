@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from holdfast.storage.space import SpaceStore, check_space
     from holdfast.storage.sqlite.foreign import ForeignDatabase, copy_database
-    from holdfast.storage.urls import open_store, shown_url
+    from holdfast.storage.urls import local_path, open_store, shown_url
 
 # Loaded when first asked for: most programs keep their sessions in files.
 __getattr__ = lazy(
@@ -61,13 +61,13 @@ __getattr__ = lazy(
         ),
         "space": "SpaceStore check_space",
         "sqlite.foreign": "ForeignDatabase copy_database",
-        "urls": "open_store shown_url",
+        "urls": "local_path open_store shown_url",
     },
 )
 
 __all__ = ["MUST_NOT_EXIST", "Capabilities", "Changes", "Documents", "Entry", "Lease", "Log", "Pieces", "Stamp"]
-__all__ += ["Store", "check_key", "check_space", "clashing", "etag_of", "is_path", "open_store", "shown_url"]
-__all__ += ["FileStore", "MemoryDocuments", "MemoryLog", "MemoryStore", "NoStore", "SpaceStore"]
+__all__ += ["Store", "check_key", "check_space", "clashing", "etag_of", "is_path", "local_path", "open_store"]
+__all__ += ["FileStore", "MemoryDocuments", "MemoryLog", "MemoryStore", "NoStore", "SpaceStore", "shown_url"]
 __all__ += ["Disk", "Node", "Worker", "do_each", "forks", "is_at_work", "new_outcome", "widen_pipe", "zstd_module"]
 __all__ += ["Folder", "ForeignDatabase", "Outside", "PrivateSocket", "copy_database"]
 __all__ += ["add_to_file", "documents_beside", "find_log", "look_outside", "place_file", "read_file"]

@@ -346,13 +346,13 @@ _MAKES_A_STORE = frozenset(
 
 def _check_store(place: str | None, verb: str) -> None:
     """Raise NotFound for a store that ``--store`` names and that does not exist, with the one that may be meant."""
-    from holdfast.storage import is_path
+    from holdfast.storage import local_path
 
     # What can be no path is refused by the library.
-    if not place or "\0" in place or verb in _MAKES_A_STORE or not is_path(place):
+    if not place or "\0" in place or verb in _MAKES_A_STORE:
         return
-    path = os.path.expanduser(place)
-    if os.path.lexists(path):
+    path = local_path(place)
+    if path is None or os.path.lexists(path):
         return
     from holdfast.apps.cli._failure import likely_store
     from holdfast.errors import NotFound

@@ -111,12 +111,12 @@ def _pick_cut(library: Holdfast, given: str) -> str:
     return ids[0]
 
 
-def tell_none(app: App, tags: Iterable[str], what: str = "No session") -> None:
-    """Say that nothing fits; of a tag that no session has also what it may have meant."""
+def tell_none(app: App, tags: Iterable[str], what: str = "No matching sessions") -> None:
+    """Say that nothing matches; of a tag that no session has also what it may have meant."""
     rows = app.library.list(_LOOKED_AT_MAX) if tags else ()
     known = {tag for row in rows for tag in (*row.tags, *row.auto_tags)}
     hints = (suggestion(tag, known) for tag in tags if tag not in known)
-    app.err.line(f"{what} in {app.where} fits{next(filter(None, hints), '.')}")
+    app.err.line(f"{what} in {app.where}{next(filter(None, hints), '.')}")
 
 
 def _several(given: str, names: Collection[str]) -> str:

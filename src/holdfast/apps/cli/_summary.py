@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.render.page import Span
-from holdfast.apps.render.transcript import body, folded, heading
+from holdfast.apps.render.transcript import body, folded, heading, origin
 from holdfast.apps.render.words import ago, clock, counted, day_time, latency, price
 from holdfast.errors import NotFound
 from holdfast.model import Event, SessionMetadata
@@ -33,6 +33,7 @@ def print_header(app: App, row: SessionMetadata, shown: str | None = None) -> No
     tokens = f"{row.total_tokens:,}" if row.total_tokens else ""
     if row.tokens_estimated:
         tokens = f"about {tokens} (estimated)"
+    merged = origin(app.library, row).merged
     fields = {
         "id": row.session_id,
         "created": _moment(row.created_at, now),
@@ -45,7 +46,7 @@ def print_header(app: App, row: SessionMetadata, shown: str | None = None) -> No
         "from": _source(app, row.session_id),
         "tags": ", ".join(row.tags),
         "agent": row.agent_id or "",
-        "parent": row.parent or "",
+        "parents" if merged else "parent": ", ".join(filter(None, (row.parent, merged))),
         "state": row.status if row.state == "ok" else row.state,
         "location": app.library.location(row.session_id),
         "shown": shown or "",
@@ -60,6 +61,7 @@ def print_conversation(
     events: Iterable[Event],
     *,
     full: bool,
+    row: SessionMetadata | None = None,
     last: int | None = None,
     first: int = 0,
     lost_from: int | None = None,
@@ -70,12 +72,17 @@ def print_conversation(
 ) -> None:
     """Everything that was said and done in the order of the log, or only the last steps, or those that are wanted.
 
-    ``is_over``: nobody works on it any more, so a call without a result will get none.
+    ``row``: the session, for a header. ``is_over``: nobody works on it any more, so a call without a result will get
+    none. Raises NotFound for a turn that is not there, before anything is printed.
     """
     day, is_narrowed = "", turn is not None or tools or errors
-    steps = _of_turn(paired(read_transcript(events, first, lost_from)), turn)
+    steps: Iterable[PairedEntry] = paired(read_transcript(events, first, lost_from))
+    if turn is not None:
+        steps = list(_of_turn(steps, turn))
+    if row is not None:
+        print_header(app, row)
     wanted = (step for step in steps if not tools or step.entry.kind in _TOOL_KINDS)
-    shown = (step for step in wanted if not errors or step.went_wrong or (is_over and step.is_open))
+    shown = (step for step in wanted if not errors or step.went_wrong or (is_over and step.is_unfinished))
     for step in last_of(shown, last):
         entry = step.entry
         # The user's own day, so that a talk over midnight reads as it was lived.
@@ -93,18 +100,18 @@ def print_conversation(
         app.out.line(Span("  No matching entries." if is_narrowed else "  Nothing was said yet.", "faint"))
 
 
-def _of_turn(steps: Iterable[PairedEntry], turn: int | None) -> Iterator[PairedEntry]:
-    """The steps of one turn, counted from 1, or all. Raises NotFound."""
+def _of_turn(steps: Iterable[PairedEntry], turn: int) -> Iterator[PairedEntry]:
+    """The steps of one turn, counted from 1. Raises NotFound."""
     number, was_user = 0, False
     for step in steps:
         is_user = step.entry.kind == "user"
         number += is_user and not was_user
         was_user = is_user
-        if turn is None or number == turn:
+        if number == turn:
             yield step
         elif number > turn:
             return
-    if turn is not None and turn > number:
+    if turn > number:
         raise NotFound(f"there is no turn {turn}; the last is {number}", remedy="Choose an earlier one.")
 
 

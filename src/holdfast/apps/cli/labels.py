@@ -23,10 +23,10 @@ _WHY = (Column("TAG"), Column("SCORE", right=True), Column("WHY", flexible=True)
 
 @verb("title")
 @session_argument
-@click.argument("text", metavar="[TEXT]", required=False)
+@click.argument("words", metavar="[TEXT]...", nargs=-1)
 @json_option
 @wait_option
-def title_verb(app: App, id: str, *, text: str | None) -> None:
+def title_verb(app: App, id: str, *, words: tuple[str, ...]) -> None:
     """Show or set the title of a session.
 
     Untitled sessions are named after the first words of the user; an empty TEXT restores that. Fails if the
@@ -34,10 +34,11 @@ def title_verb(app: App, id: str, *, text: str | None) -> None:
 
     Examples:
       holdfast title trip-planner
-      holdfast title trip-planner "Lisbon in May"
-      holdfast title - "What I did today"        the newest session
+      holdfast title trip-planner Lisbon in May
+      holdfast title - What I did today          the newest session
     """
     session_id = choose(app.library, id)
+    text = " ".join(words) if words else None
     title = app.library.title(session_id, text)
     if app.as_json:
         app.out.json(answers.SessionTitle(session_id=session_id, title=title))

@@ -10,7 +10,7 @@ import click
 from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose, tell_none
-from holdfast.apps.cli._options import filter_options, json_option, limit_option, named_option, option, verb
+from holdfast.apps.cli._options import filter_options, json_option, limit_option, named_option, option, refuse, verb
 from holdfast.apps.render.page import Piece, Span
 from holdfast.apps.render.search import FoundSession, gather, parents_in
 from holdfast.apps.render.words import ago
@@ -54,13 +54,15 @@ def search_verb(app: App, /, *, query: tuple[str, ...], inside: str | None, limi
       holdfast search sintra --in trip-planner --json
     """
     asked = " ".join(query)
+    if not asked.strip():
+        refuse("specify the words to search for")
     session_id = None if inside is None else choose(app.library, inside)
     hits = app.library.search(asked, session_id, limit=limit or None, **narrowed)
     if app.as_json:
         app.out.json(answers.SearchAnswer(query=asked, hits=hits))
         return
     if not hits:
-        tell_none(app, narrowed["tags"], "Nothing")
+        tell_none(app, narrowed["tags"], "No matches")
         return
     found = gather(hits, parents_in(app.library))
     _print(app, found)

@@ -140,12 +140,11 @@ def show_verb(app: App, id: str, at: int | None, last: int | None, *, full: bool
     elif app.as_json:
         app.out.json(_answer(app, row, at))
     else:
-        print_header(app, row)
         shown = _events(app, session_id, None)
         # In full also what is kept apart from the log.
         shown = _resolved(app, session_id, shown) if full else shown
         part |= {"lost_from": lost_from(app.library, session_id), "is_over": row.status not in _AT_WORK}
-        print_conversation(app, shown, full=full, last=last, **part)
+        print_conversation(app, shown, row=row, full=full, last=last, **part)
     return _judge(app, row)
 
 

@@ -40,6 +40,7 @@ _ENDS = {
     "running": "Still going on when this was exported.",
     "waiting": "Waiting here for somebody to answer.",
 }
+_AT_WORK = ("running", "waiting", "suspended")  # the last turn may still come to its end
 _DAY_MS, _HOUR_MS, _MINUTE_MS, _SECOND_MS = 86_400_000, 3_600_000, 60_000, 1000
 
 
@@ -53,6 +54,7 @@ class _Turn:
     end: int
     tools: int = 0
     went_wrong: bool = False
+    was_interrupted: bool = False
 
 
 def write_html(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
@@ -72,6 +74,8 @@ def write_html(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
         shown = _note(message[0]) if message[0].kind == "note" else _message(steps, options)
         yield shown.encode("utf-8", "replace")
     end = _ENDS.get(recorded.metadata.status, "")
+    if turns and recorded.metadata.status in _AT_WORK:
+        turns[-1].was_interrupted = False
     if end:
         yield f'<p class="end {recorded.metadata.status}">{end}</p>\n'.encode()
     yield ("</main>\n" + _index(turns) + f"<script>{_SCRIPT}</script>\n</body>\n</html>\n").encode("utf-8", "replace")
@@ -119,6 +123,7 @@ def _note_turn(turns: list[_Turn], steps: list[PairedEntry]) -> None:
         turn.end = max(turn.end, *((step.result or step.entry).timestamp for step in steps))
         turn.tools += sum(step.entry.kind == "call" for step in steps)
         turn.went_wrong = turn.went_wrong or any(step.went_wrong for step in steps)
+        turn.was_interrupted = turn.was_interrupted or any(step.is_unfinished for step in steps)
 
 
 def _index(turns: list[_Turn]) -> str:
@@ -134,7 +139,7 @@ def _index(turns: list[_Turn]) -> str:
 
 def _about(turn: _Turn) -> str:
     tools = f"{turn.tools:,} {'call' if turn.tools == 1 else 'calls'}" if turn.tools else ""
-    wrong = "something failed" if turn.went_wrong else ""
+    wrong = "something failed" if turn.went_wrong else "interrupted" if turn.was_interrupted else ""
     return ", ".join(filter(None, (_duration(turn.end - turn.begin), tools, wrong)))
 
 
