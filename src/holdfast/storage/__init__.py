@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast._lazy import lazy
 
-TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
+TYPE_CHECKING = False  # loading `typing` takes longer than the whole of a short command
 if TYPE_CHECKING:
     from holdfast.storage._pieces import zstd_module
     from holdfast.storage._worker import Worker, do_each, new_outcome

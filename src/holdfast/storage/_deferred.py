@@ -1,10 +1,10 @@
-"""Appends that are taken now and sent later: for stores on the other side of a network.
+"""Appends that are accepted now and sent later: for stores on the other side of a network.
 
-An append puts its bytes into the log's queue and returns. One thread of the store takes what all
-logs have waiting and hands it to the backend as one batch, so that many sessions share each round
-trip. What the backend cannot store kills that log for good: its next append or sync raises, and
-``unsaved()`` has what was accepted and is not known to be stored. Only a store without space does
-not: what waits is kept, the next append or sync says so, and the one after that tries again.
+An append puts its bytes into the log's queue and returns. One thread of the store takes the queued
+bytes of all logs and hands them to the backend as one batch, so that many sessions share each round
+trip. A packet that the backend cannot store kills its log for good: the next append or sync raises, and
+``unsaved()`` has what was accepted and is not known to be stored. Only a full store does not: the queue
+is kept, the next append or sync raises StoreFull, and the one after that tries again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _WAIT_FOR_ROOM_S = 30.0
 
 
 class Packet(NamedTuple):
-    """Lines of one log that are to be stored together: all of them or none."""
+    """Lines of one log that are stored together: all of them or none."""
 
     key: str
     epoch: int
-    start: int  # the offset at which they belong: whoever finds the log at another length did not send it
+    start: int  # the offset at which they belong: if the log has another length there, another writer was active
     data: bytes
 
     @property
@@ -40,10 +40,10 @@ class Packet(NamedTuple):
 
 
 def joined(packets: Sequence[Packet]) -> list[list[Packet]]:
-    """The packets in runs that may be stored as one: of one log and epoch, each after the last.
+    """Return the packets in runs that may be stored as one: of one log and epoch, each after the last.
 
-    Two objects of one log may have taken lines for the same place. They are never put together:
-    the second one finds the place taken, and is told so.
+    Two objects of one log may have taken lines for the same place. They are never joined: the
+    second one must find the place taken, and fail.
     """
     runs: list[list[Packet]] = []
     for packet in packets:
@@ -56,15 +56,15 @@ def joined(packets: Sequence[Packet]) -> list[list[Packet]]:
 
 
 Send = Callable[[Sequence[Packet]], list[StoreError | None]]
-"""Store a batch; for each packet None once it is stored, or why it is not and never will be.
+"""Stores a batch; returns for each packet None once it is stored, or the error because of which it never will be.
 
 Packets of one log come in order and next to each other; after one that failed the rest of that log
-must fail too. It blocks, and tries again by itself as long as that makes sense.
+must fail too. It blocks, and retries by itself as long as that makes sense.
 """
 
 
 class Dispatch(Worker):
-    """What all logs of a store have waiting. How it gets sent is added by a subclass."""
+    """The queued bytes of all logs of a store. Subclasses add the sending."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -72,7 +72,7 @@ class Dispatch(Worker):
         self._bytes = 0
 
     def wait_for_room(self) -> None:
-        """Return at once, unless far too much is waiting already. Raises Unavailable."""
+        """Return at once, unless far too much is queued already. Raises Unavailable."""
         if self._bytes <= _WAITING_BYTES_MAX:
             return
         self._renew_after_fork()
@@ -88,24 +88,24 @@ class Dispatch(Worker):
                 self._condition.wait(left)
 
     def submit(self, log: SendingLog, size: int = 0) -> None:
-        """There is something to send, and so many bytes of it are new."""
+        """Note that a log has something to send, of which ``size`` bytes are new."""
         if self._forks != forks.count:
             self._renew_after_fork()
         with self._lock:
-            # It may be sent already: then its bytes were taken off before they are counted here.
+            # It may be sent already: then its bytes were subtracted before they are added here.
             self._bytes += size
             if self._is_at_work and log in self._waiting:
-                return  # it is looked at again before there is a rest
+                return  # it is checked again before the thread rests
             self._closed = False
             started = self._start()
             self._condition.notify_all()
-            # Last: whoever comes after one that was interrupted here wakes the thread again.
+            # Last: after an interrupt here the next caller wakes the thread again.
             self._waiting[log] = None
         if not started:
             self._serve()
 
     def catch_up(self, key: str | None = None) -> None:
-        """Wait until what was taken before the call, of all logs or of one, was sent or cannot be."""
+        """Wait until everything accepted before the call, of all logs or of one, was sent or has failed."""
         self._renew_after_fork()
         with self._lock:
             logs = [log for log in self._waiting if key is None or log.key == key]
@@ -121,16 +121,16 @@ class Dispatch(Worker):
 
     @abstractmethod
     def _serve(self) -> None:
-        """Send everything here and now, where there can be no thread."""
+        """Send everything here and now, if there can be no thread."""
 
     def _ready(self) -> list[SendingLog]:
-        """Who has something to send, whoever waited longest first; with the condition held."""
-        # One that was served goes to the end: a busy log does not starve the others.
+        """Return the logs that have something to send, the longest waiting first; with the condition held."""
+        # A log that was served goes to the end: a busy one does not starve the others.
         self._waiting = {log: None for log in self._waiting if log.has_waiting}
         return list(self._waiting)
 
     def _settle(self, batch: Batch, results: list[StoreError | None] | BaseException) -> None:
-        """Tell each log what became of its packets; an error is that of all."""
+        """Report the results to each log; an error applies to all of them."""
         count = sum(len(packets) for _, packets in batch)
         if isinstance(results, list) and len(results) != count:
             results = RuntimeError("not every packet was answered for")
@@ -150,7 +150,7 @@ class Dispatch(Worker):
 
 
 class Sender(Dispatch):
-    """The one thread of a store that sends for all of its logs; closed, it sends what waits."""
+    """The one thread of a store that sends for all of its logs; when closed, it sends what is queued."""
 
     def __init__(self, send: Send, name: str) -> None:
         super().__init__(name)
@@ -173,7 +173,7 @@ class Sender(Dispatch):
         self._settle(batch, results)
 
     def _wait(self) -> list[SendingLog]:
-        """The logs that have something to send; none at the end."""
+        """Return the logs that have something to send; none at the end."""
         with self._lock:
             while True:
                 if logs := self._ready():
@@ -185,7 +185,7 @@ class Sender(Dispatch):
 
 
 def next_batch(logs: Iterable[SendingLog]) -> tuple[Batch, list[Packet]]:
-    """What is sent together, of each log as much as there is room for; and all packets of it."""
+    """Return the packets to send together, of each log as many as there is room for; and all of them in one list."""
     batch: Batch = []
     room = _BATCH_BYTES_MAX
     for log in logs:
@@ -208,7 +208,7 @@ class SendingLog(Log):
         self.key = key
         self._queue: list[Packet] = []
         self._end: int | None = None
-        """How many bytes are stored, once that was asked; what waits comes after them."""
+        """The stored size, once it is known; queued bytes come after it."""
         self._failed: StoreError | None = None
         self._full: StoreFull | None = None
         self._state = Signal()
@@ -216,7 +216,7 @@ class SendingLog(Log):
         self._forks = forks.count
 
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
-        """Accept the bytes. Raises what became of earlier ones, if they could not be stored."""
+        """Accept the bytes. Raises the error of earlier ones, if they could not be stored."""
         if self._forks != forks.count:
             self._renew_after_fork()
         self._check()
@@ -224,11 +224,11 @@ class SendingLog(Log):
             end = self.stored_size()
             with self._lock:
                 self._end = end if self._end is None else self._end
-        # Before they are accepted: what is refused here must not be sent later.
+        # Before they are accepted: refused bytes must not be sent later.
         self._sender.wait_for_room()
         with self._lock:
             self._check()
-            # The queue alone says where it ends: an interrupt could come between it and a number beside it.
+            # The queue alone determines the end: an interrupt could come between it and a separate number.
             self._queue.append(Packet(self.key, epoch, self._accepted(), bytes(data)))
         self._sender.submit(self, len(data))
 
@@ -238,7 +238,7 @@ class SendingLog(Log):
         self._check()
 
     def read(self, start: int = 0) -> Iterator[bytes]:
-        """What is stored, after what waits here has been sent."""
+        """Yield what is stored, after the queue was sent."""
         self._settled()
         yield from self.stored(start)
 
@@ -257,18 +257,18 @@ class SendingLog(Log):
         self._end = None
 
     def unsaved(self) -> bytes:
-        """What was accepted and is not known to be stored."""
+        """Return the bytes that were accepted and are not known to be stored."""
         self._renew_after_fork()
         with self._lock:
             return b"".join(packet.data for packet in self._queue)
 
     def close(self) -> None:
-        """Nothing is held open; what waits is still sent."""
+        """Do nothing that loses bytes: the queue is still sent."""
         if self._failed is None and not self._queue:
             self._end = None
 
     def catch_up(self) -> None:
-        """Wait until what was accepted before the call was sent, or cannot be."""
+        """Wait until everything accepted before the call was sent, or has failed."""
         with self._lock:
             end = self._accepted()
             while self.has_waiting and self._queue[0].start < end:
@@ -279,7 +279,7 @@ class SendingLog(Log):
         return bool(self._queue) and self._failed is None and self._full is None
 
     def take(self, room: int) -> list[Packet]:
-        """For the sender: packets up to so many bytes, at least one; they stay in the queue."""
+        """For the sender: return packets of up to so many bytes, at least one; they stay in the queue."""
         with self._lock:
             if self._failed is not None:
                 return []
@@ -292,12 +292,12 @@ class SendingLog(Log):
             return taken
 
     def settle(self, packets: list[Packet], errors: list[StoreError | None]) -> int:
-        """For the sender: what became of the packets; how many bytes wait no more."""
+        """For the sender: take the results of the packets; return how many bytes leave the queue."""
         failed = next((error for error in errors if error is not None), None)
         stored = len(errors) if failed is None else errors.index(failed)
         with self._lock:
             if failed is not None:
-                # One of its own: an error carries what its session did not save, and others failed too.
+                # A copy of the error: it carries this log's unsaved bytes, and other logs failed with it too.
                 mine = copy(failed)
                 mine.fields = dict(failed.fields)
                 mine.__cause__ = failed.__cause__
@@ -310,13 +310,13 @@ class SendingLog(Log):
                 self._end = packets[stored - 1].end
                 del self._queue[:stored]
             if self._failed is not None:
-                # They stay in the queue as unsaved, but nobody is going to send them.
+                # They stay in the queue as unsaved, but will not be sent.
                 size += sum(len(packet.data) for packet in self._queue)
             self._state.notify_all()
             return size
 
     def _accepted(self) -> int:
-        """Where the log ends with all that was accepted, as far as it is known."""
+        """Return where the log ends with all accepted bytes, as far as it is known."""
         return self._queue[-1].end if self._queue else self._end or 0
 
     def _check(self) -> None:
@@ -327,19 +327,19 @@ class SendingLog(Log):
                 raise self._failed.with_traceback(None)
             full, self._full = self._full, None
             if full is not None:
-                raise full  # said once; whoever comes again wants it tried again
+                raise full  # raised once; the next call tries again
 
     def _settled(self) -> None:
-        """Wait for what is under way; a log that failed can still be read as far as it came."""
+        """Wait for what is being sent; a failed log can still be read as far as it was stored."""
         self._renew_after_fork()
         if self.has_waiting:
-            self._sender.submit(self)  # it may have been full when this was tried before
+            self._sender.submit(self)  # it may have been full at the last try
         with self._lock:
             while self.has_waiting:
                 self._state.wait()
 
     def _renew_after_fork(self) -> None:
-        """In a forked child what waits is the parent's, which sends it."""
+        """In a forked child empty the queue: the parent sends it."""
         if self._forks != forks.count:
             self._forks = forks.count
             self._state = Signal()
@@ -348,16 +348,16 @@ class SendingLog(Log):
 
     @abstractmethod
     def stored(self, start: int) -> Iterator[bytes]:
-        """The stored bytes from an offset on."""
+        """Yield the stored bytes from an offset on."""
 
     @abstractmethod
     def stored_size(self) -> int:
-        """How many bytes are stored."""
+        """Return the number of stored bytes."""
 
     @abstractmethod
     def cut_stored(self, offset: int, epoch: int) -> None:
-        """Do what ``Log.cut`` says, with nothing waiting."""
+        """Implement ``Log.cut``, with an empty queue."""
 
     @abstractmethod
     def replace_stored(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """Do what ``Log.replace`` says, with nothing waiting."""
+        """Implement ``Log.replace``, with an empty queue."""

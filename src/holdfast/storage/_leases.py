@@ -1,4 +1,4 @@
-"""Who holds leases that run out, and the one thread that keeps renewing them."""
+"""Holders of expiring leases, and the one thread that keeps renewing them."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ class Holder(msgspec.Struct, frozen=True):
     pid: int
     host: str
     owner: str = ""
-    space: str = ""  # where the id of the process means something: containers may share the name of a host
-    started: int = 0  # when it began, as its machine counts: another process may have the same id later
+    space: str = ""  # where the process id is valid: containers may share a host name
+    started: int = 0  # when it started, by its machine's clock: another process may get the same id later
 
     def to_bytes(self) -> bytes:
         return msgspec.json.encode(self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Holder:
-        """From the store; what cannot be read is a holder of whom nothing is known."""
+        """Return the holder in the stored bytes; an unknown one if they cannot be read."""
         try:
             return msgspec.json.decode(data, type=cls)
         except msgspec.MsgspecError:
             return cls(0, "")
 
     def is_gone(self) -> bool:
-        """Whether it was a process of this machine that has ended: nobody need wait for it.
+        """Return whether it was a process of this machine that has ended: then there is no need to wait.
 
-        One of another container, or of an earlier run of the system, cannot be seen from here:
-        of such a one nothing is known.
+        A process of another container, or of an earlier boot of the system, cannot be seen from here
+        and does not count as gone.
         """
         if self.host != os.uname().nodename or self.pid <= 0:
             return False
@@ -58,13 +58,13 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 def this_holder(owner: str) -> Holder:
-    """This process."""
+    """Return this process as a holder."""
     disk, pid = Disk(), os.getpid()
     return Holder(pid, os.uname().nodename, owner[:100], disk.process_space(), disk.process_start(pid))
 
 
 def locked(key: str, holder: Holder) -> Locked:
-    """What is told of a key that another one has."""
+    """Return the error for a key that another holder has."""
     session_id = key.rpartition("/")[2]
     return Locked(
         f"session {session_id} is open for writing in process {holder.pid} on {holder.host}",
@@ -75,7 +75,7 @@ def locked(key: str, holder: Holder) -> Locked:
 
 
 def stale(key: str) -> Fenced:
-    """What a writer gets whose time is over."""
+    """Return the error for a writer whose lease is over."""
     session_id = key.rpartition("/")[2]
     return Fenced(f"another writer has taken {session_id} over", session_id=session_id)
 
@@ -85,7 +85,7 @@ class Renewer(Worker):
 
     ``renew`` is given the keys with their epochs and terms and returns the keys that are lost; those are not renewed
     any more, and their holder learns of it with the next append. The thread starts with the first lease and ends with
-    the last; a lease that nobody refers to any more is not renewed either.
+    the last; a lease without references is not renewed either.
     """
 
     def __init__(self, renew: Callable[[Mapping[str, tuple[int, int]]], set[str]]) -> None:
@@ -107,7 +107,7 @@ class Renewer(Worker):
             self._held.pop(lease, None)
 
     def close(self) -> None:
-        """Stop; the leases then run out by themselves."""
+        """Stop; the leases then expire."""
         self._renew_after_fork()
         with self._lock:
             self._held.clear()
@@ -123,7 +123,7 @@ class Renewer(Worker):
             try:
                 lost = self._renew(held) if held else set()
             except Exception:  # noqa: BLE001, S112 - others rely on this thread
-                continue  # the next turn may do better; until then the term runs on
+                continue  # the next round may succeed; until then the term runs on
             with self._lock:
                 for lease in [one for one, kept in self._held.items() if kept[0] in lost]:
                     del self._held[lease]
@@ -133,7 +133,7 @@ class Renewer(Worker):
         with self._lock:
             begun = time.monotonic()
             while True:
-                # Looked at once: a lease that nobody refers to may be gone the next moment.
+                # Evaluated at once: a lease without references may disappear at any moment.
                 terms = [term_ms for _, _, term_ms in self._held.values()]
                 if self._closed or not terms:
                     self._thread = None
@@ -145,23 +145,23 @@ class Renewer(Worker):
 
 
 class RenewedLease(Lease):
-    """A lease that its store's renewer keeps for as long as it is held."""
+    """A lease that its store's renewer keeps while it is held."""
 
     def __init__(self, renewer: Renewer, key: str) -> None:
         self._renewer = renewer
         self._key = key
         self._holder: Holder | None = None
         self._trying: Holder | None = None
-        """As whom it is being taken; stays when that was interrupted, and whether it was taken is not known."""
+        """The holder for which it is being taken; kept after an interrupt, when the outcome is unknown."""
         self._epoch = 0
         self._forks = forks.count
 
     def acquire(self, owner: str, ttl_ms: int) -> int:
-        """Take it, also from a holder whose time ran out or whose process here is gone."""
+        """Take it, also from a holder whose term has expired or whose process on this machine has ended."""
         if self._is_held and self._trying is None:
             self.renew(ttl_ms)
             return self._epoch
-        # A mark of its own, so that a second try knows what the first one did, also if that was interrupted.
+        # A mark of its own, so that a second try recognises what an interrupted first one did.
         self._trying = holder = self._trying or this_holder(f"{owner[:60]} {uuid4().hex}")
         try:
             epoch = self._take(holder, ttl_ms)
@@ -175,33 +175,33 @@ class RenewedLease(Lease):
         return epoch
 
     def release(self) -> None:
-        """Give it back; nothing happens if another one has it by now."""
+        """Release it; does nothing if another holder has it by now."""
         if self._trying is not None and self._forks == forks.count:
-            with contextlib.suppress(HoldfastError):  # taken by another, or out of reach
+            with contextlib.suppress(HoldfastError):  # taken by another holder, or out of reach
                 self.acquire("", 0)
         if self._is_held:
             self._renewer.let_go(self)
-            with contextlib.suppress(StoreError):  # out of reach, it runs out by itself
+            with contextlib.suppress(StoreError):  # out of reach, it expires
                 self._give_back()
-        # Last: interrupted before, the next call goes on.
+        # Last: after an interrupt before it, the next call continues.
         self._holder = None
 
     @property
     def _is_held(self) -> bool:
-        # In a forked child it is the parent's, which goes on writing.
+        # In a forked child it belongs to the parent, which goes on writing.
         return self._holder is not None and self._forks == forks.count
 
     @abstractmethod
     def _take(self, holder: Holder, ttl_ms: int) -> int:
-        """Put the holder into the store and return the epoch, also of one that is there already. Raises Locked."""
+        """Put the holder into the store and return the epoch, also if it is there already. Raises Locked."""
 
     @abstractmethod
     def _give_back(self) -> None:
-        """Say in the store that nobody has it, if it is still this one's."""
+        """Remove the holder from the store, if it is still this one."""
 
 
 class LeasedStore(FlushingStore):
-    """A store whose leases run out, unless its renewer puts their end off."""
+    """A store whose leases expire unless its renewer extends them."""
 
     def __init__(self, gather_s: float = 0.0) -> None:
         super().__init__(gather_s)
@@ -222,8 +222,8 @@ class LeasedStore(FlushingStore):
 
     @abstractmethod
     def _renew_all(self, held: Mapping[str, tuple[int, int]]) -> set[str]:
-        """Put off the end of these leases, each with its epoch and its term; the keys whose lease is lost."""
+        """Extend these leases, given with epoch and term; return the keys whose lease is lost."""
 
     @abstractmethod
     def _repack(self, key: str, *, archived: bool) -> None:
-        """Write a log that nobody has anew, compressed or not. Raises NotFound and Locked."""
+        """Rewrite a log that has no writer, compressed or not. Raises NotFound and Locked."""

@@ -9,32 +9,32 @@ from typing import Any
 from holdfast.errors import Conflict, Damaged, NotFound, UsageError
 from holdfast.storage.base import BLOBS, CHUNK_BYTES, Store, check_key
 
-# Rows grow from one reading to the next, as long as that many bytes are not reached.
+# The number of rows grows from one query to the next, while they stay below that many bytes.
 _READ_BYTES = 1 << 20
 _ROWS_FIRST = 4
 _ROWS_MAX = 256
 
 
 def read_rows(fetch: Callable[[int, int], Sequence[Any]], start: int, end: int) -> Iterator[bytes]:
-    """The bytes of a log from an offset on, some rows at a time: no writer waits for a reader.
+    """Yield the bytes of a log from an offset on, some rows at a time: no writer waits for a reader.
 
-    ``end`` is how long the log is. What is short comes with one question.
+    ``end`` is the length of the log. A short log takes one query.
 
-    ``fetch`` is given an offset and a number and gives so many rows from there on at the most, in
+    ``fetch`` is given an offset and a number and returns at most so many rows from there on, in
     order: their start, size, bytes, and whether these are packed.
     """
     count = _ROWS_MAX if end - start <= _READ_BYTES else _ROWS_FIRST
     while start < end and (rows := fetch(start, count)):
         if not all(type(size) is int and isinstance(data, bytes) for _, size, data, _ in rows):
-            raise Damaged("a piece of the log is something else than bytes")  # a column of SQLite takes anything
+            raise Damaged("a piece of the log is something else than bytes")  # a column of SQLite may hold any type
         full = sum(size for _, size, _, _ in rows) >= _READ_BYTES
         count = max(1, count // 2) if full else min(count * 2, _ROWS_MAX)
-        parts: list[bytes] = []  # read together: a reader would have some work with each
+        parts: list[bytes] = []  # read together: each row costs a reader some work
         damage: Damaged | None = None
         for offset, size, data, is_packed in rows:
             try:
                 plain = unpacked(data, size) if is_packed else data
-                if len(plain) != size:  # one that is shorter would be asked for again for ever
+                if len(plain) != size:  # a shorter one would be fetched again for ever
                     raise Damaged("a piece of the log has another number of bytes than it should")
             except Damaged as error:
                 damage = error
@@ -48,7 +48,7 @@ def read_rows(fetch: Callable[[int, int], Sequence[Any]], start: int, end: int) 
             raise damage
 
 
-# Branches: what every store asks before it makes one, and one as a copy.
+# Branches: the checks that every store makes, and branching by copying.
 _LEASE_MS = 60_000
 
 
@@ -85,7 +85,7 @@ def copy_branch(store: Store, key: str, to: str, size: int, documents: Mapping[s
 
 
 def first_bytes(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """At most the first ``size`` bytes of what comes in chunks."""
+    """Yield at most the first ``size`` bytes of some chunks."""
     for chunk in chunks:
         yield chunk[:size]
         size -= len(chunk)
@@ -94,7 +94,7 @@ def first_bytes(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 def rechunked(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """The bytes of what comes in chunks, in pieces of this size; the last one may be shorter."""
+    """Yield the bytes of some chunks in pieces of this size; the last one may be shorter."""
     waiting = bytearray()
     for chunk in chunks:
         waiting += chunk
@@ -105,18 +105,18 @@ def rechunked(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
         yield bytes(waiting)
 
 
-# The way to zstd, and pieces of a log compressed by themselves and unpacked within a bound.
+# The zstd module, and pieces of a log that are compressed separately and unpacked within a bound.
 _LEVEL = 3
 
 
 def packed(data: bytes) -> bytes:
-    """The bytes as one zstd frame."""
+    """Return the bytes as one zstd frame."""
     compressed: bytes = zstd_module().compress(data, _LEVEL)
     return compressed
 
 
 def unpacked(data: bytes, size: int) -> bytes:
-    """The ``size`` bytes that a frame holds. Raises Damaged if it holds anything else."""
+    """Return the ``size`` bytes of a frame. Raises Damaged if it holds anything else."""
     zstd = zstd_module()
     decompressor = zstd.ZstdDecompressor()
     try:
@@ -129,7 +129,7 @@ def unpacked(data: bytes, size: int) -> bytes:
 
 
 def zstd_module() -> Any:
-    """The module, wherever this version of Python has it; loaded when it is first needed."""
+    """Return the zstd module, wherever this version of Python has it; loaded when first needed."""
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:

@@ -1,4 +1,4 @@
-"""A thread of its own for work that many ask for."""
+"""Worker threads."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Signal(threading.Condition):
-    """A condition that whoever waits for may be interrupted at: its lock is neither kept nor given back twice.
+    """A condition whose waiters may be interrupted: its lock is neither leaked nor released twice.
 
-    It is entered and left in C: Python's own, being a function, can be interrupted while it returns, with the lock
-    taken and nobody who knows of it. The lock must be held once where it is waited for.
+    It is entered and left in C: Python's own condition, being Python code, can be interrupted while it returns, with
+    the lock held and no one left to release it. A waiter must hold the lock exactly once.
     """
 
     __enter__ = property(attrgetter("lock.__enter__"))  # looked up by `with`, and called
@@ -34,7 +34,7 @@ class Signal(threading.Condition):
         super().__init__(self.lock)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Give the lock back until another one notifies, or for so many seconds; whether one did."""
+        """Release the lock until another thread notifies, or for so many seconds; return whether one did."""
         waiter, waiting = allocate_lock(), self._waiters  # type: ignore[attr-defined]  # of the class above
         waiter.acquire()
         woken = False
@@ -46,8 +46,8 @@ class Signal(threading.Condition):
             try:
                 self._take_back()
             finally:
-                self._take_back()  # if that was what was interrupted
-                # Whoever notified may have been interrupted before it did this: the next one would notify nobody.
+                self._take_back()  # in case that was interrupted
+                # The notifier may have been interrupted before it did this; the next one would notify nobody.
                 with suppress(ValueError):
                     waiting.remove(waiter)
         return woken
@@ -58,7 +58,7 @@ class Signal(threading.Condition):
 
 
 def new_outcome() -> Future[Any]:
-    """Return a future whose waiters may be interrupted; whoever sets it must not wait for ever for its lock."""
+    """Return a future whose waiters may be interrupted, so that setting it never blocks on its lock."""
     from concurrent.futures import Future
 
     made: Future[Any] = Future()
@@ -67,9 +67,9 @@ def new_outcome() -> Future[Any]:
 
 
 class Worker(ABC):
-    """One thread that works for everyone who asks.
+    """One thread that works for all callers.
 
-    It starts when there is something to do, never keeps a process alive, and is made anew in a
+    It starts when there is something to do, never keeps a process alive, and is created anew in a
     forked child. ``_run`` ends it, with the condition held, by setting ``_thread`` to None.
     """
 
@@ -82,7 +82,7 @@ class Worker(ABC):
         self._forks = forks.count
 
     def close(self) -> None:
-        """Have the thread do what it does at the end, and wait for it."""
+        """Let the thread finish, and wait for it."""
         self._renew_after_fork()
         with self._lock:
             self._closed = True
@@ -92,7 +92,7 @@ class Worker(ABC):
             thread.join()
 
     def _start(self) -> bool:
-        """See to it that the thread runs; False if the interpreter is too far gone for threads."""
+        """Make sure that the thread runs; return False if the interpreter can no longer start threads."""
         if self._thread is None:
             thread = threading.Thread(target=self._begin, name=self._name, daemon=True)
             try:
@@ -105,14 +105,14 @@ class Worker(ABC):
     def _begin(self) -> None:
         with self._lock:
             me = threading.current_thread()
-            # Whoever started it may have been interrupted before that was noted, and have started another since.
+            # The starter may have been interrupted before it noted this one, and have started another since.
             self._thread = self._thread or me
             if self._thread is not me:
                 return
         self._run()
 
     def _renew_after_fork(self) -> None:
-        """In a forked child there is no thread, and the condition may be locked for ever."""
+        """In a forked child there is no thread, and the condition may be locked for good."""
         if self._forks != forks.count:
             self._forks = forks.count
             self._condition = Signal()
@@ -126,10 +126,10 @@ class Worker(ABC):
 
     @abstractmethod
     def _forget(self) -> None:
-        """Let go, in a forked child, of what the parent is going to do."""
+        """Drop, in a forked child, the work that the parent is going to do."""
 
 
-# The same work for many, by a few threads that share the waiting for a disk or a server.
+# The same work for many things, by a few threads that wait for a disk or a server in parallel.
 
 _SOME = 16
 _HANDS = 16
@@ -139,7 +139,7 @@ T = TypeVar("T")
 def do_each(work: Callable[[T], object], things: Collection[T]) -> None:
     """Do the work for every thing, in order; for many, some at a time.
 
-    What one of them raises is raised when those that were begun have ended, and no other is begun; so is an interrupt.
+    An error of one is raised when those that were begun have ended, and no other is begun; so is an interrupt.
     """
     if len(things) < _SOME:
         for thing in things:
@@ -149,7 +149,7 @@ def do_each(work: Callable[[T], object], things: Collection[T]) -> None:
 
     waiting, hands = list(things), 0
     left, ended = iter(waiting), list[BaseException | None]()
-    bell: SimpleQueue[None] = SimpleQueue()  # rung after each end: one that an interrupt swallows is not missed
+    bell: SimpleQueue[None] = SimpleQueue()  # set after each end, so that one swallowed by an interrupt is not missed
 
     def hand() -> None:
         error: BaseException | None = None
@@ -163,8 +163,8 @@ def do_each(work: Callable[[T], object], things: Collection[T]) -> None:
         bell.put(None)
 
     try:
-        # No pool of the library's: an interrupt in its locks, which are Python code, would leave them held.
-        with suppress(RuntimeError):  # where no more threads can be had, those that there are do it
+        # No pool of the standard library: an interrupt in its locks, which are Python code, would leave them held.
+        with suppress(RuntimeError):  # if no more threads can be started, the existing ones do it
             while hands < _HANDS:
                 start_new_thread(hand, ())
                 hands += 1
@@ -181,18 +181,18 @@ def do_each(work: Callable[[T], object], things: Collection[T]) -> None:
         raise error
 
 
-# One thread of a store that syncs for everyone who waits.
+# One thread of a store that syncs for all waiters.
 _BATCHES_REMEMBERED = 4
 _GATHER_STEPS_MAX = 10
 
 
 class Flusher(Worker):
-    """Collects requests while a sync is under way and serves them with the next one; closed, it serves the rest."""
+    """Collects requests while a sync is running and serves them with the next one; when closed, it serves the rest."""
 
     def __init__(self, gather_s: float = 0.0) -> None:
         super().__init__("holdfast-flusher")
-        # For a store where one sync serves all logs: those who asked lately are waited for, as long
-        # as one of them comes in so many seconds. One that is alone never waits.
+        # For a store where one sync serves all logs: recent callers are waited for, while one of them comes within so
+        # many seconds. A single caller never waits.
         self._gather_s = gather_s
         self._served: deque[frozenset[int]] = deque(maxlen=_BATCHES_REMEMBERED)
         self._served_at = 0.0
@@ -200,10 +200,10 @@ class Flusher(Worker):
         self._waiting: dict[int, tuple[Log, list[_Parts]]] = {}
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
-        """A future that is done once all these logs are synced, or holds the first error."""
+        """Return a future that is done once all these logs are synced, or holds the first error."""
         self._renew_after_fork()
         result: Future[None] = new_outcome()
-        # A sync that was asked for is done: whoever stops waiting must not call it off for others.
+        # A requested sync is done: a waiter that gives up must not cancel it for others.
         result.set_running_or_notify_cancel()
         if not logs:
             result.set_result(None)
@@ -230,7 +230,7 @@ class Flusher(Worker):
             self._served_at = time.monotonic()
 
     def _gather(self) -> None:
-        """Wait a moment for those who asked just before, if there are others."""
+        """Wait a moment for recent callers, if there are others."""
         if not self._gather_s:
             return
         now = time.monotonic()
@@ -245,11 +245,11 @@ class Flusher(Worker):
                 left = now + longest - time.monotonic()
                 self._condition.wait(min(self._gather_s, max(0.0, left)))
             self._wanted = 1
-            # Who came alone is expected by nobody; after some such batches nobody is waited for.
+            # A caller that came alone is not waited for; after some such batches there is no wait at all.
             self._served.append(frozenset(self._waiting if len(self._waiting) > 1 else ()))
 
     def _wait(self) -> bool:
-        """Wait for work; False if there will be none."""
+        """Wait for work; return False if there will be none."""
         with self._lock:
             while not self._waiting:
                 if self._closed:
@@ -272,7 +272,7 @@ class Flusher(Worker):
 
 
 class _Parts:
-    """Turns the ends of several syncs into the end of one."""
+    """Combines the ends of several syncs into one."""
 
     def __init__(self, result: Future[None], count: int) -> None:
         self._result = result

@@ -1,4 +1,4 @@
-"""The contract of a store: what every backend gives, and what each call promises.
+"""The contract of a store: what every backend provides, and what each call promises.
 
 A store knows keys and bytes, never events. A key is ``sessions/<id>``, ``agents/<id>``, ``shared/<name>`` or
 ``trash/<name>``, each optionally inside ``spaces/<space>/``. Each key has one append-only log, some small documents,
@@ -27,41 +27,41 @@ if TYPE_CHECKING:
     from holdfast.storage.postgres.link import ServerLink
 
 
-# What a store tells of itself and of its keys, as plain values.
+# The properties of a store and its keys, as plain values.
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backend can do; the contract suite checks that it is true."""
+    """The capabilities of a backend; the contract suite checks that they are true."""
 
     stores: bool = True
-    """What was appended is there after its lease is given back."""
+    """What was appended is still there after its lease is released."""
     survives_kill: bool = False
     """An append that returned survives kill -9 of the process."""
     syncs: bool = False
     """A sync that returned survives power loss."""
     can_steal: bool = False
-    """A lease can be taken over from a holder that lives; the holder is then fenced."""
+    """A lease can be taken over from a living holder, which is then fenced."""
     defers: bool = False
     """An append is accepted now and sent later, so that it may fail later."""
     shared: bool = False
     """Several processes see the same keys."""
     archives: bool = False
-    """A log can be kept compressed, unnoticed by whoever reads it."""
+    """A log can be kept compressed, transparently for readers."""
     unique: bool = False
-    """Of sessions that differ only by case one can be made, also at the same moment; elsewhere ``clash`` is asked."""
+    """Of sessions that differ only by case only one can be created, also concurrently; else ``clash`` is used."""
 
 
 class Entry(NamedTuple):
-    """One key that has a log: what a list needs without opening it. ``modified`` is Unix ms."""
+    """One key that has a log, with what a list needs without opening it. ``modified`` is Unix ms."""
 
     key: str
     size: int
     modified: int
     etag: str
     folder: str = ""
-    """In ``Store.entries`` the mark that ``Store.folders`` gives."""
+    """In ``Store.entries`` the mark that ``Store.folders`` returns."""
 
 
 class Stamp(NamedTuple):
-    """How a log was at a moment. ``modified`` is in nanoseconds."""
+    """The state of a log at a moment. ``modified`` is in nanoseconds."""
 
     inode: int
     size: int
@@ -69,17 +69,17 @@ class Stamp(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Some bytes of one log, and how it was just before they were read."""
+    """Some bytes of one log, and its state just before they were read."""
 
     stamp: Stamp
     data: Sequence[bytes]
 
 
 class Changes(NamedTuple):
-    """What may have changed since a mark was taken; more than did change is allowed, less is not.
+    """What may have changed since a mark was taken; it may include unchanged keys, but misses none.
 
     ``keys`` are those whose log may have changed, None for all of them. ``listed`` says that keys
-    may have come or gone by other hands than a store's: compare with ``Store.folders``.
+    may have been added or removed from outside the store: compare with ``Store.folders``.
     """
 
     mark: str
@@ -90,10 +90,10 @@ class Changes(NamedTuple):
 MUST_NOT_EXIST = ""
 """As ``if_match``: put the document only if there is none of that name."""
 
-BLOBS = "blobs/"  # documents that lines may name lie below this
+BLOBS = "blobs/"  # documents that lines may refer to are below this
 
-# Small enough to stay in the cache and to leave no hole in memory, large enough that the number of
-# calls does not count.
+# Small enough to stay in the cache and to leave no hole in memory, large enough that the number of calls does not
+# matter.
 CHUNK_BYTES = 1 << 18
 
 
@@ -101,11 +101,11 @@ class Log(ABC):
     """The append-only bytes of one key. Only the holder of the lease writes."""
 
     unseal: Unseal | None = None
-    """What opens the lines that are sealed, for readers; whoever has the key puts it here."""
+    """Decrypts sealed lines for readers; set by the code that has the key."""
 
     @abstractmethod
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
-        """Add whole lines at the end, all of them or none.
+        """Add complete lines at the end, all of them or none.
 
         Returns once they are as safe as ``capabilities`` says. Never waits for a disk. Raises
         StoreFull (nothing was added, try again when there is space), Fenced, or another
@@ -114,23 +114,23 @@ class Log(ABC):
 
     @abstractmethod
     def sync(self) -> None:
-        """Return once everything in the log is on the medium, whoever appended it.
+        """Return once everything in the log is on the medium, whatever object appended it.
 
         Documents that were put without a sync are on the medium before it. Raises SyncFailed or
-        another StoreError; after that the log takes no more appends.
+        another StoreError; after that the log accepts no more appends.
         """
 
     @abstractmethod
     def read(self, start: int = 0) -> Iterator[bytes]:
-        """The bytes from offset ``start`` to the end, in chunks; none if there is no log."""
+        """Yield the bytes from offset ``start`` to the end, in chunks; nothing if there is no log."""
 
     def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
-        """The last bytes and the offset at which they begin."""
+        """Return the last bytes and the offset at which they begin."""
         start = max(0, self.size() - max_bytes)
         return start, b"".join(self.read(start))
 
     def read_part(self, start: int, stop: int) -> bytes:
-        """The bytes between two offsets, or as many of them as there are."""
+        """Return the bytes between two offsets, or as many of them as there are."""
         chunks, missing = [], stop - start
         for chunk in self.read(start):
             chunks.append(chunk[:missing])
@@ -141,62 +141,62 @@ class Log(ABC):
 
     @abstractmethod
     def size(self) -> int:
-        """How many bytes the log has; 0 if there is none."""
+        """Return the number of bytes in the log; 0 if there is none."""
 
     @abstractmethod
     def cut(self, offset: int, epoch: int) -> None:
-        """Set the bytes from ``offset`` on aside in quarantine, then remove them from the log.
+        """Copy the bytes from ``offset`` on to quarantine, then remove them from the log.
 
         Durable when it returns. A crash leaves them in the log, or in quarantine, or in both.
         """
 
     @abstractmethod
     def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """Put a new generation in the place of the whole log; the old bytes go to quarantine.
+        """Replace the whole log by a new generation; the old bytes go to quarantine.
 
         Durable when it returns. A crash leaves the old one or the new one, never a mixture.
         """
 
     def overwrite(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """Put a new generation in the place of the whole log, of which nothing is to stay, also not what others share.
+        """Replace the whole log by a new generation and keep nothing of the old one, also of what branches share.
 
-        As ``replace``; where that leaves the old bytes in quarantine, they are the caller's to remove.
+        Like ``replace``; if that leaves the old bytes in quarantine, the caller has to remove them.
         """
         self.replace(chunks, epoch)
 
     @abstractmethod
     def generation(self) -> str:
-        """A mark that changes when the log was replaced, so that followers start again.
+        """Return a mark that changes when the log is replaced, so that followers start again.
 
-        A cut leaves it as it is, unless the bytes are shared with a branch: only bytes that no
+        A cut leaves it unchanged, unless the bytes are shared with a branch: only bytes that no
         reader has taken are cut. Archiving and detaching may change it, with the same bytes.
         """
 
     def settled(self) -> int:
-        """How many bytes this very log is known to have had on the medium; 0 if nothing is known.
+        """Return how many bytes this very log is known to have had on the medium; 0 if nothing is known.
 
-        A log that has fewer has lost some: no crash takes back what was synced.
+        A log with fewer has lost some: no crash takes back what was synced.
         """
         return 0
 
     def damage(self) -> str:
-        """What is wrong with how the log is kept, as a sentence; empty if nothing is known.
+        """Return what is wrong with how the log is kept, as a sentence; empty if nothing is known.
 
-        For what its bytes cannot show, such as an archive that lacks its end. Reads everything.
+        For damage that its bytes do not show, such as an archive without its end. Reads everything.
         """
         return ""
 
     @abstractmethod
     def unsaved(self) -> bytes:
-        """The bytes appended through this object that are not known to be on the medium."""
+        """Return the bytes appended through this object that are not known to be on the medium."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what the log holds open. Does not sync."""
+        """Release the open resources of the log. Does not sync."""
 
 
 class Documents(ABC):
-    """Small named bytes of one key, replaced atomically."""
+    """Small named byte strings of one key, replaced atomically."""
 
     @abstractmethod
     def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
@@ -210,22 +210,22 @@ class Documents(ABC):
 
     @abstractmethod
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """The bytes and their etag, or None."""
+        """Return the bytes and their etag, or None."""
 
     @abstractmethod
     def names(self, prefix: str = "") -> list[str]:
-        """The names that begin with ``prefix``, sorted."""
+        """Return the names that begin with ``prefix``, sorted."""
 
     @abstractmethod
     def delete(self, name: str) -> bool:
-        """Remove a document; whether there was one."""
+        """Remove a document; return whether there was one."""
 
 
 class Lease(ABC):
     """The right to write one key's log, held by one writer at a time."""
 
     settled: int | None = None
-    """What ``Log.settled`` may say at the most, where taking the lease tells that already."""
+    """An upper bound of ``Log.settled``, if taking the lease reveals one."""
 
     @abstractmethod
     def acquire(self, owner: str, ttl_ms: int) -> int:
@@ -240,11 +240,11 @@ class Lease(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Give the lease back. Harmless if it is not held."""
+        """Release the lease. Does nothing if it is not held."""
 
     @contextmanager
     def held(self, owner: str, ttl_ms: int) -> Iterator[int]:
-        """Hold the lease for the length of a ``with`` block; its epoch. Raises Locked."""
+        """Hold the lease during a ``with`` block, which gets the epoch. Raises Locked."""
         try:
             yield self.acquire(owner, ttl_ms)
         finally:
@@ -255,178 +255,178 @@ class Lease(ABC):
 
 
 class Store(ABC):
-    """Where logs and documents live."""
+    """The logs and documents of many keys."""
 
     url: str
     capabilities: Capabilities
     has_keys = False
-    """Whether what is sealed is opened on the way, as only the session room's store does."""
+    """Whether sealed data is decrypted transparently, as only the session room's store does."""
     space: str | None = None
-    """The name of the space that this store is; None if it is no space."""
+    """The name of the space that this store is; None if it is not a space."""
 
     @property
     def identity(self) -> str:
-        """Two store objects with the same identity hold the same keys."""
+        """Equal for two store objects exactly if they hold the same keys."""
         return self.url if self.capabilities.shared else f"{self.url}#{id(self)}"
 
     @abstractmethod
     def log(self, key: str) -> Log:
-        """The log of a key. Opens and creates nothing yet."""
+        """Return the log of a key. Opens and creates nothing yet."""
 
     @abstractmethod
     def documents(self, key: str) -> Documents:
-        """The documents of a key."""
+        """Return the documents of a key."""
 
     @abstractmethod
     def lease(self, key: str) -> Lease:
-        """The lease of a key."""
+        """Return the lease of a key."""
 
     @abstractmethod
     def exists(self, key: str) -> bool:
-        """Whether the key has a log."""
+        """Return whether the key has a log."""
 
     @abstractmethod
     def clash(self, key: str) -> str | None:
-        """A key with a log that differs from this one only by case, if there is one.
+        """Return a key with a log that differs from this one only by case, if there is one.
 
         A store that keeps sessions ``unique`` raises InvalidId in ``move``, ``branch`` and the lease of a session
-        without a log, where such a one has a log or is about to get it.
+        without a log, where another such key has a log or is about to get it.
         """
 
     @abstractmethod
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
-        """Sync these logs, by key, on the store's own thread: one call serves all that wait."""
+        """Sync these logs, by key, on the store's own thread: one call serves all waiters."""
 
     @abstractmethod
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
-        """Every key with a log in a folder such as ``sessions/``, in no order; what is no key is passed over.
+        """Yield every key with a log in a folder such as ``sessions/``, in no order; invalid names are skipped.
 
-        Read as they are taken where that can be: what is held meanwhile should not grow with the number of keys.
+        Read lazily where possible: memory should not grow with the number of keys.
         """
 
     def entry(self, key: str) -> Entry | None:
-        """The entry of one key; None if it has no log."""
+        """Return the entry of one key; None if it has no log."""
         folder = folder_of(check_key(key))
         return next((entry for entry in self.entries(folder) if entry.key == key), None)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
-        """Every key in a folder, also one without a log, and a mark of what has that name.
+        """Return every key in a folder, also those without a log, with a mark of the thing that has that name.
 
-        Another thing of the same name has another mark, as far as that can be told at a glance.
+        Another thing of the same name has another mark, as far as that can be told cheaply.
         """
         return {entry.key: "" for entry in self.entries(prefix)}
 
     def stamp(self, key: str) -> Stamp | None:
-        """What changes whenever the key's log does, told without opening it.
+        """Return a value that changes whenever the key's log does, obtained without opening it.
 
-        None where that cannot be told; then whoever remembers what it read has to read it again.
+        None if that is not possible; then a caller that caches what it read has to read it again.
         """
         return None
 
     def read_pieces(self, starts: Mapping[str, Sequence[int]], size: int) -> dict[str, Pieces]:
-        """``size`` bytes of logs, or what there is of them, at these places of each, read quickly.
+        """Return ``size`` bytes of logs, or what there is of them, at these places of each, read quickly.
 
-        A key is left out where only the log itself can be asked, also to learn what is wrong.
+        A key is left out if only the log itself can answer, also to report what is wrong.
         """
         return {}
 
     def kept_open(self, key: str) -> AbstractContextManager[bool]:
-        """Keep at hand, while this thread is inside of the block, what leads to a key.
+        """Keep the way to a key open for this thread during the block.
 
-        Gives whether its log is there, as ``exists`` does. For whoever asks for several things of
-        one key in a row; no answer changes by it.
+        The block gets whether the log exists, as from ``exists``. It speeds up several calls about one
+        key in a row; no result changes by it.
         """
         return nullcontext(self.exists(key))
 
     def may_hold(self, key: str, folder: str) -> bool:
-        """Whether a key may have documents in a folder, without asking for names; False only where that is certain."""
+        """Return whether a key may have documents in a folder, without listing names; False only if that is certain."""
         return True
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
-        """What may have changed in a folder of keys since ``mark``, and the mark of now.
+        """Return what may have changed in a folder of keys since ``mark``, and the current mark.
 
-        ``mark`` is what an earlier call gave; anything else asks to compare everything. The cost must not grow with
-        the number of keys that did not change. A store that cannot tell says so each time, as here.
+        ``mark`` comes from an earlier call; any other value asks to compare everything. The cost must not grow with
+        the number of unchanged keys. A store that cannot tell returns this each time, as here.
         """
         return Changes("", None, listed=True)
 
     def catalog_place(self) -> str | None:
-        """The path of a file in which a catalogue of this store may be kept; None for in memory."""
+        """Return the path of a file in which a catalogue of this store may be kept; None for in memory."""
         return None
 
     def space_catalog_place(self, space: str) -> str | None:
-        """The path of a file for the catalogue of one space; None for in memory."""
+        """Return the path of a file for the catalogue of one space; None for in memory."""
         return None
 
     def lend_catalog(self) -> ServerLink | None:
-        """The way to a database in which a catalogue of this store may be kept, shared by all.
+        """Return access to a database in which a shared catalogue of this store may be kept.
 
-        None if there is none, as nearly everywhere: then ``catalog_place`` says where it is. It
-        stays the store's, which closes it.
+        None if there is none, as in nearly all stores: then ``catalog_place`` says where it is. The
+        store keeps owning it, and closes it.
         """
         return None
 
     @abstractmethod
     def move(self, key: str, to: str) -> None:
-        """Give a key with all it has another name. Durable when it returns.
+        """Rename a key with all its data. Durable when it returns.
 
         Raises NotFound if it has neither log nor documents, Conflict if ``to`` is taken, Locked while a writer has
-        one of the two. A session is taken when it has a log; documents without one are what a crash left of its
-        beginning, and give way. Anything else is taken when it has either.
+        one of the two. A session is taken when it has a log; documents without one are left over from a crash at
+        its beginning, and are replaced. Anything else is taken when it has either.
         """
 
     @abstractmethod
     def drop(self, key: str) -> None:
-        """Remove a key with all it has, for good. Raises NotFound, and Locked while in use.
+        """Remove a key with all its data, for good. Raises NotFound, and Locked while in use.
 
-        A crash leaves the whole key or none of it that can be seen; dropping it again then removes
+        A crash leaves the whole key or nothing visible of it; dropping it again then removes
         the bytes that are left.
         """
 
     def drop_all(self, keys: Sequence[str]) -> None:
-        """Remove many keys, one after the other, as ``drop`` does each; what is removed is gone for good on return."""
+        """Remove many keys, one after the other, each as ``drop`` does; on return they are gone for good."""
         for key in keys:
             self.drop(key)
 
     def forget(self, key: str) -> None:
-        """Remove what a lease left of a key that has no log, where that can be seen; any other key stays as it is."""
+        """Remove the remains of a lease at a key without a log, if possible; any other key stays unchanged."""
         check_key(key)
 
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
-        """Make a key ``to`` whose log begins with the first ``size`` bytes of this key's log.
+        """Create a key ``to`` whose log begins with the first ``size`` bytes of this key's log.
 
-        ``size`` is where a line ends that is whole; a writer may have the key meanwhile. Whatever is done to either
-        of the two afterwards, the other one does not notice. The documents below ``blobs/``, which lines may name,
-        come along; others do not. ``documents`` are those that the new key has from its first moment on. Durable when
-        it returns; a crash leaves the whole new key or none that can be seen. Raises NotFound if there is no log,
-        UsageError for a size below 1, Conflict if the log is shorter than that or ``to`` is taken, Locked if someone
-        is about to make ``to``.
+        ``size`` is the end of a complete line; a writer may have the key meanwhile. Nothing that is done to either
+        of the two afterwards affects the other. The documents below ``blobs/``, which lines may refer to, are
+        included; others are not. ``documents`` are those that the new key has from its first moment on. Durable when
+        it returns; a crash leaves the whole new key or nothing visible of it. Raises NotFound if there is no log,
+        UsageError for a size below 1, Conflict if the log is shorter than that or ``to`` is taken, Locked if another
+        caller is about to create ``to``.
         """
         from holdfast.storage._pieces import copy_branch
 
         copy_branch(self, key, to, size, documents or {})
 
     def base_size(self, key: str) -> int:
-        """How many bytes of the log still lie in files that other keys share; 0 if none do."""
+        """Return how many bytes of the log are still in files that other keys share; 0 if none are."""
         check_key(key)
         return 0
 
     def detach(self, key: str) -> None:
-        """See to it that a key shares no bytes with any other; harmless if it never did.
+        """Make sure that a key shares no bytes with any other; does nothing if it never did.
 
-        Its log stays the same to the byte: only then does what the other keys held go for good
-        when they are dropped. Durable when it returns; a crash leaves it shared or not, whole
-        either way. Raises NotFound if there is no log, and Locked while a writer has it.
+        Its log stays the same to the byte: only then are the bytes of dropped keys that shared them
+        really gone. Durable when it returns; a crash leaves it shared or not, complete either way.
+        Raises NotFound if there is no log, and Locked while a writer has it.
         """
         if not self.exists(key):
             raise NotFound(f"there is no log at {key}")
 
     def archive(self, key: str) -> None:
-        """Keep the log compressed from now on; harmless if it is.
+        """Keep the log compressed from now on; does nothing if it is already.
 
-        Every reader goes on as before; the first change by a writer takes it out of the archive. The old bytes go
-        when the new ones are on the medium, have been read back and are the same. Raises NotFound if there is no log,
-        Locked while a writer has it, TooLarge for a log beyond what would be unpacked again, and UsageError from a
+        Readers notice nothing; the first change by a writer takes it out of the archive. The old bytes are removed
+        once the new ones are on the medium, have been read back and are the same. Raises NotFound if there is no log,
+        Locked while a writer has it, TooLarge for a log beyond the limit of unpacking, and UsageError from a
         store that cannot archive (see ``capabilities``).
         """
         if not self.exists(key):
@@ -434,21 +434,21 @@ class Store(ABC):
         raise UsageError("this store does not archive", remedy="Archive sessions kept in files.")
 
     def unarchive(self, key: str) -> None:
-        """Take the log out of the archive; harmless if it is not there.
+        """Take the log out of the archive; does nothing if it is not archived.
 
-        What is damaged in it reads as bytes of zero, and the damaged archive goes to quarantine.
+        Damaged parts of it read as zero bytes, and the damaged archive goes to quarantine.
         Raises NotFound if there is no log, and Locked while a writer has it.
         """
         if not self.exists(key):
             raise NotFound(f"there is no log at {key}")
 
     def is_archived(self, key: str) -> bool:
-        """Whether the log is kept compressed now."""
+        """Return whether the log is kept compressed now."""
         check_key(key)
         return False
 
     def scrub(self) -> list[str]:
-        """See to it that nothing of what was removed is left in the store's own bytes.
+        """Make sure that no removed data is left in the store's own bytes.
 
         Returns what could not be reached, one sentence each: versions that a bucket keeps, pages
         that a server has not reused yet. May take long.
@@ -456,34 +456,34 @@ class Store(ABC):
         return []
 
     def wait(self, key: str, seconds: float) -> None:
-        """Return after this time, or as soon as the store hears that the key's log went on."""
+        """Return after this time, or as soon as the store learns that the key's log has grown."""
         time.sleep(seconds)
 
     @abstractmethod
     def location(self, key: str) -> str:
-        """Where a person would look for the key."""
+        """Return where a person would look for the key."""
 
     @abstractmethod
     def check(self) -> None:
-        """Raise Unavailable or Forbidden if the store cannot be used as it is."""
+        """Raise Unavailable or Forbidden if the store cannot be used."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop the store's thread and let go of everything. Harmless the second time."""
+        """Stop the store's thread and release all resources. Does nothing the second time."""
 
 
-# What keys and documents are called, and how one version of a document is told from another.
+# The names of keys and documents, and the etags of documents.
 _KINDS = ("sessions", "agents", "shared", "trash")
 _DOCUMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z", re.ASCII)
 _DOCUMENT_DEPTH_MAX = 3
-# Files of a key that are not documents, on whatever backend: one set of names for all.
+# Files of a key that are not documents, on every backend: one set of names for all.
 _NOT_DOCUMENTS = re.compile(
     r"(lock|own\.jsonl|base\.json|base(\.[0-9]+)?\.jsonl|events\.jsonl(\.new|\.zst|\.zst\.new)?)\Z", re.ASCII
 )
 
 
 def check_key(key: str) -> str:
-    """``key`` itself if it is well-formed; InvalidId otherwise."""
+    """Return ``key`` if it is well-formed; raise InvalidId otherwise."""
     parts = key.split("/")
     if parts[0] == "spaces" and len(parts) > 2:
         check_id(parts[1], what="space")
@@ -495,7 +495,7 @@ def check_key(key: str) -> str:
 
 
 def is_key(key: str) -> bool:
-    """Whether a text is a well-formed key."""
+    """Return whether a text is a well-formed key."""
     try:
         check_key(key)
     except InvalidId:
@@ -504,31 +504,31 @@ def is_key(key: str) -> bool:
 
 
 def needs_log(key: str) -> bool:
-    """Whether a key is a session, which is nothing without its log."""
+    """Return whether a key is a session, which does not exist without its log."""
     return key.split("/")[-2] in ("sessions", "trash")
 
 
 def is_session(key: str) -> bool:
-    """Whether a key is a session in use, whose id is unique without regard to case."""
+    """Return whether a key is a session in use, whose id is unique case-insensitively."""
     return key.split("/")[-2] == "sessions"
 
 
 def clashing(key: str, other: str) -> InvalidId:
-    """Return the error for a new session whose id differs only by case from another one's."""
+    """Return the error for a new session whose id differs only by case from an existing one."""
     new, name = (one.rpartition("/")[2] for one in (key, other))
     what = f"{new} differs only by case from the session {name}"
     return InvalidId(what, remedy=f"Use {name}, or another id.", session_id=new)
 
 
 def check_prefix(prefix: str) -> tuple[str, ...]:
-    """The parts of a folder of keys, such as ``sessions/``; InvalidId if it is not one."""
+    """Return the parts of a folder of keys, such as ``sessions/``; raise InvalidId if it is not one."""
     if not prefix.endswith("/"):
         raise InvalidId(f"{prefix!a} is not a folder of keys: expected <kind>/", id=prefix)
     return tuple(check_key(prefix + "x").split("/")[:-1])
 
 
 def is_document_name(name: str) -> bool:
-    """Whether ``name`` is a safe relative name that no other file of a key has."""
+    """Return whether ``name`` is a safe relative name that no other file of a key has."""
     parts = name.split("/")
     for part in parts:
         if not _DOCUMENT.match(part) or ".." in part:
@@ -537,19 +537,19 @@ def is_document_name(name: str) -> bool:
 
 
 def check_document_name(name: str) -> str:
-    """``name`` itself if it is a safe relative name; InvalidId otherwise."""
+    """Return ``name`` if it is a safe relative name; raise InvalidId otherwise."""
     if not is_document_name(name):
         raise InvalidId(f"{name[:80]!a} is not a document name", id=name)
     return name
 
 
 def folder_of(key: str) -> str:
-    """The folder of keys that a key is in, such as ``sessions/``."""
+    """Return the folder of keys that a key is in, such as ``sessions/``."""
     return key.rpartition("/")[0] + "/"
 
 
 def etag_of(data: bytes) -> str:
-    """The etag of a document with these bytes."""
+    """Return the etag of a document with these bytes."""
     import hashlib
 
     return hashlib.sha256(data).hexdigest()[:32]

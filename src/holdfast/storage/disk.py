@@ -2,8 +2,8 @@
 
 The path that a user names is resolved once; from there on every call takes a directory descriptor and one name, so no
 symlink is followed below it; files are made 0600 and directories 0700 whatever the umask; descriptors are not
-inherited by child processes, and a forked child gives up the parent's locks at once. Tests put a disk of their own in
-this place: one that fails at any call, one that remembers what a crash would leave.
+inherited by child processes, and a forked child releases the parent's locks at once. Tests substitute disks of their
+own: one that fails at any call, one that simulates the state after a crash.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from functools import partial
 from itertools import filterfalse
 from operator import attrgetter
 
-# The command's quick start loads this, and loading `typing` would take longer than all the rest.
+# Short commands load this, and loading `typing` would take longer than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# A directory that is only passed through needs no right to list it: /home is often 0711.
+# Passing through a directory needs no right to list it: /home is often 0711.
 _PASSAGE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC
 _READING = os.O_RDONLY | os.O_NONBLOCK | _FILE
@@ -33,7 +33,7 @@ _DIRECTORY_MODE = 0o700
 _FILE_MODE = 0o600
 _SHOWN_MODE = 0o644
 _MOUNTS_BYTES_MAX = 16 << 20
-_LINKS_MAX = 40  # as many as the kernel follows
+_LINKS_MAX = 40  # the same number as the kernel's
 _NETWORK = ("nfs", "cifs", "smb", "afs", "ceph", "lustre", "gpfs", "beegfs", "ncp", "ocfs", "gfs")
 _NETWORK_FUSE = ("sshfs", "s3fs", "glusterfs", "rclone", "ceph", "gcsfuse", "davfs")
 
@@ -47,34 +47,35 @@ class _Forks:
 
 forks = _Forks()
 _held_locks: set[int] = set()
-_closings: dict[int, Iterator[int]] = {}  # by number: what closes the file that was locked last under it
+_closings: dict[int, Iterator[int]] = {}  # by number: the closing of the file that was locked last under it
 
 
 class _Closed(int):
-    """A descriptor that was closed: nothing more to do."""
+    """A closed descriptor."""
 
 
 class Descriptor(_Closed):
-    """An open file that closes itself when nobody refers to it any more.
+    """An open file that closes itself when it is no longer referenced.
 
-    So a key press at any moment leaves none open. Opening and closing are one step each, in C: none can come between
-    the number and its owner, nor between closing and knowing that it is closed, when the number may be another file's.
+    So an interrupt at any moment leaves none open. Opening and closing are one step each, in C: an interrupt cannot
+    come between the number and its owner, nor between closing and noting that it is closed, when the number may be
+    reused.
     """
 
     def __del__(self) -> None:
-        """Close what an interruption has left."""
+        """Close it, if an interrupt has left it open."""
         with contextlib.suppress(OSError):
             _close(self)
 
 
 def _close(descriptor: int) -> None:
-    """Close it unless it is closed; its lock is not one of those held any more."""
-    once = descriptor.__dict__.setdefault("once", iter((int(descriptor),)))  # the number, given once
+    """Close it unless it is closed; its lock is no longer among those held."""
+    once = descriptor.__dict__.setdefault("once", iter((int(descriptor),)))  # the number, yielded once
     next(map(os.close, filterfalse(_held_locks.discard, once)), None)
 
 
 def _read(path: str, size: int) -> bytes:
-    """Read what the system tells in a file of its own; nothing where it does not."""
+    """Return the contents of a system file; nothing if it does not exist."""
     try:
         descriptor, found = _opened(path, os.O_RDONLY), b""
         while len(found) < size and (chunk := os.read(descriptor, size - len(found))):
@@ -101,7 +102,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def is_running(pid: int | None) -> bool:
-    """Whether there is a process of this id, whoever's it is. A log may hold any number."""
+    """Return whether there is a process of this id, of any user. A log may hold any number."""
     if pid is None or pid <= 0:
         return False
     try:
@@ -114,15 +115,15 @@ def is_running(pid: int | None) -> bool:
 
 
 def is_at_work(pid: int | None, host: str | None) -> bool:
-    """Whether the process that a log names may still run: the one place where that is judged.
+    """Return whether the process named in a log may still run: the one place where that is decided.
 
-    One of another machine cannot be seen from here and counts as gone: on files there is none.
+    A process of another machine cannot be seen from here and counts as gone: on files there is none.
     """
     return host == os.uname().nodename and is_running(pid)
 
 
 class Node(namedtuple("Node", "inode size modified mode owner links")):  # noqa: PYI024 - `typing` is slow to load
-    """What is known of a file or directory: ``modified`` is in nanoseconds, ``links`` its names."""
+    """The attributes of a file or directory: ``modified`` is in nanoseconds, ``links`` counts its names."""
 
     __slots__ = ()
 
@@ -144,7 +145,7 @@ class Node(namedtuple("Node", "inode size modified mode owner links")):  # noqa:
         return stat.S_ISLNK(self.mode)
 
 
-# Without a frame of Python: every look at a file passes here.
+# Without a Python frame: every stat of a file comes through here.
 _new_node = tuple.__new__
 _fields = attrgetter("st_ino", "st_size", "st_mtime_ns", "st_mode", "st_uid", "st_nlink")
 
@@ -153,58 +154,58 @@ class Disk:
     """The real file system."""
 
     def open_root(self) -> int:
-        """A descriptor of the top directory, from which every path is walked."""
+        """Return a descriptor of the top directory, from which every path is walked."""
         return _opened("/", _PASSAGE)
 
     def open_passage(self, name: str, parent: int) -> int:
-        """A descriptor of a directory, good for nothing but going further down."""
+        """Return a descriptor of a directory that is only good for going further down."""
         return _opened(name, _PASSAGE, parent)
 
     def open_directory(self, name: str, parent: int) -> int:
-        """A descriptor of a directory; NotADirectoryError or OSError(ELOOP) for a symlink."""
-        # As in _opened: an opening comes here several times, and counts calls.
+        """Return a descriptor of a directory; NotADirectoryError or OSError(ELOOP) for a symlink."""
+        # As in _opened: an opening comes here several times, and calls count.
         return next(map(Descriptor, map(partial(os.open, dir_fd=parent), (name,), (_DIRECTORY,))))
 
     def make_directory(self, name: str, parent: int) -> None:
-        """A new directory, 0700: never wider, and not narrower either, whatever the umask."""
+        """Create a directory, exactly 0700 whatever the umask."""
         os.mkdir(name, _DIRECTORY_MODE, dir_fd=parent)
         mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
         if mode & _DIRECTORY_MODE != _DIRECTORY_MODE:
             os.chmod(name, _DIRECTORY_MODE, dir_fd=parent)
 
     def open_log(self, name: str, parent: int, *, create: bool) -> int:
-        """A file to append to and read."""
+        """Open a file for appending and reading."""
         flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
         return _open_private(name, flags, parent)
 
     def open_new(self, name: str, parent: int) -> int:
-        """A new file to write; FileExistsError if there is one."""
+        """Create a file for writing; FileExistsError if there is one."""
         return _open_private(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, parent)
 
     def show_to_all(self, descriptor: int) -> None:
-        """Let everybody read a file, for one that holds no word of any session."""
+        """Let everybody read a file that holds nothing of any session."""
         os.fchmod(descriptor, _SHOWN_MODE)
 
     def open_read(self, name: str, parent: int) -> int:
-        """A file to read. A pipe in its place does not make the caller wait for a writer."""
+        """Open a file for reading. A pipe in its place does not block the caller."""
         return next(map(Descriptor, map(partial(os.open, dir_fd=parent), (name,), (_READING,))))
 
     def open_lock(self, name: str, parent: int) -> int:
-        """A lock file, made if there is none."""
+        """Open a lock file, created if there is none."""
         return _open_private(name, os.O_RDWR | os.O_CREAT, parent)
 
     if TYPE_CHECKING:
 
         def write(self, descriptor: int, data: bytes | memoryview) -> int:
-            """Write once; how many bytes were taken."""
+            """Write once; return how many bytes were written."""
             raise NotImplementedError
 
     else:
-        # The system's function itself: every append passes here, and a frame more is to be felt.
+        # The system's function itself: every append comes through here, and a further frame would cost measurable time.
         write = staticmethod(os.write)
 
     def read_at(self, descriptor: int, size: int, offset: int) -> bytes:
-        """At most ``size`` bytes from ``offset``."""
+        """Return at most ``size`` bytes from ``offset``."""
         return os.pread(descriptor, size, offset)
 
     def truncate(self, descriptor: int, size: int) -> None:
@@ -223,11 +224,11 @@ class Disk:
         os.fsync(descriptor)
 
     def rename(self, name: str, parent: int, to: str, to_parent: int) -> None:
-        """Give a file or directory another name, in place of what has that name."""
+        """Rename a file or directory, replacing an existing one."""
         os.rename(name, to, src_dir_fd=parent, dst_dir_fd=to_parent)
 
     def link(self, name: str, parent: int, to: str, to_parent: int) -> None:
-        """A second name for a file; FileExistsError if it is taken."""
+        """Add a second name for a file; FileExistsError if it is taken."""
         os.link(name, to, src_dir_fd=parent, dst_dir_fd=to_parent, follow_symlinks=False)
 
     def unlink(self, name: str, parent: int) -> None:
@@ -239,8 +240,8 @@ class Disk:
         os.rmdir(name, dir_fd=parent)
 
     def lock(self, descriptor: int, *, wait: bool = False) -> bool:
-        """Take the file's lock; False if another one has it."""
-        # Noted before it is held: a child forked between the two must give it up as well.
+        """Take the file's lock; return False if another process has it."""
+        # Noted before it is held: a child forked in between must release it as well.
         try:
             _closings[int(descriptor)] = descriptor.__dict__.setdefault("once", iter((int(descriptor),)))
             _held_locks.add(int(descriptor))
@@ -253,11 +254,11 @@ class Disk:
         return True
 
     def node(self, descriptor: int) -> Node:
-        """What an open descriptor stands for."""
+        """Return the node of an open descriptor."""
         return _new_node(Node, _fields(os.fstat(descriptor)))
 
     def node_at(self, name: str, parent: int) -> Node | None:
-        """What a name stands for, a symlink itself rather than its target; None for nothing."""
+        """Return the node of a name, of a symlink itself rather than its target; None if there is none."""
         try:
             found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         except FileNotFoundError:
@@ -265,43 +266,43 @@ class Disk:
         return _new_node(Node, _fields(found))
 
     def scan(self, descriptor: int) -> list[str]:
-        """The names in a directory."""
+        """Return the names in a directory."""
         return os.listdir(descriptor)
 
     def scan_inodes(self, descriptor: int) -> Iterator[tuple[str, int]]:
-        """The names in a directory and the inodes that they stand for, read as they are taken."""
+        """Yield the names in a directory with their inodes, lazily."""
         with os.scandir(descriptor) as found:
             for item in found:
                 yield item.name, item.inode()
 
     def boot_id(self) -> str:
-        """What tells this run of the operating system from others; empty where it cannot say."""
+        """Return the id of this boot of the operating system; empty if unknown."""
         return _read("/proc/sys/kernel/random/boot_id", 64).decode("ascii", "replace").strip()
 
     def process_space(self) -> str:
-        """Where process ids mean something: a run of the system, and a container in it; empty where that is unknown."""
+        """Return the scope of process ids: the boot of the system, and a container in it; empty if unknown."""
         try:
             return f"{self.boot_id()} {os.readlink('/proc/self/ns/pid')}"
         except OSError:
             return ""
 
     def process_start(self, pid: int) -> int:
-        """When a process began, in ticks; 0 where there is no telling, or no such process."""
+        """Return when a process began, in ticks; 0 if unknown, or if there is no such process."""
         fields = _read(f"/proc/{pid}/stat", 4096).rpartition(b")")[2].split()
         return int(fields[19]) if len(fields) > 19 and fields[19].isdigit() else 0
 
     def close(self, descriptor: int) -> None:
-        """Close a descriptor, and give back its lock even if a child still has a copy of it."""
+        """Close a descriptor, and release its lock even if a child still has a copy of it."""
         if descriptor in _held_locks:
             with contextlib.suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
-        # As in _close: every opening closes several, and counts calls.
+        # As in _close: every opening closes several, and calls count.
         once = descriptor.__dict__.setdefault("once", iter((int(descriptor),)))
         next(map(os.close, filterfalse(_held_locks.discard, once)), None)
         descriptor.__class__ = _Closed
 
     def network_name(self, descriptor: int) -> str | None:
-        """The kind of network file system that a descriptor lies on; None for a local one."""
+        """Return the kind of network file system of a descriptor; None for a local one."""
         device = os.fstat(descriptor).st_dev
         wanted = f"{os.major(device)}:{os.minor(device)}"
         for fields in _mounts():
@@ -312,11 +313,11 @@ class Disk:
 
 
 def resolved(path: str) -> str:
-    """The whole path without symlinks; what is not there, or cannot be seen, stays as it is named.
+    """Return the whole path without symlinks; parts that do not exist, or cannot be seen, stay as named.
 
-    Raises PermissionError for a symlink that somebody else put into a directory that everybody can
+    Raises PermissionError for a symlink that another user put into a directory that everybody can
     write to, such as /tmp: it could lead into any directory of this user. The kernel refuses such
-    a link by the same rule, though not to whoever reads where it leads.
+    a link by the same rule, though not when its target is read.
     """
     current, links = "/", 0
     whole = path if path.startswith("/") else f"{os.getcwd()}/{path}"
@@ -330,7 +331,7 @@ def resolved(path: str) -> str:
         here = os.path.join(current, part)
         try:
             target = os.readlink(here)
-        except OSError:  # no symlink, or nothing that can be seen
+        except OSError:  # no symlink, or nothing visible
             current = here
             continue
         links += 1
@@ -345,15 +346,15 @@ def resolved(path: str) -> str:
 
 
 def widen_pipe(descriptor: int, size: int) -> None:
-    """Give a pipe room for so many bytes, where the system can; OSError if it may not."""
+    """Give a pipe a buffer of so many bytes, where the system supports it; OSError if not permitted."""
     if sys.platform == "linux" and fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) < size:
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, size)
 
 
 def _open_private(name: str, flags: int, parent: int) -> int:
-    """Open a file to write and see to it that it is 0600, also if it came with another mode.
+    """Open a file for writing and make sure that it is 0600, also if it existed with another mode.
 
-    One that has a second name is left as it is: that name may be somebody else's.
+    A file with a second name is left unchanged: that name may be somebody else's.
     """
     opened = map(partial(os.open, dir_fd=parent), (name,), (flags | _FILE,), (_FILE_MODE,))
     descriptor = next(map(Descriptor, opened))
@@ -364,7 +365,7 @@ def _open_private(name: str, flags: int, parent: int) -> int:
 
 
 def _mounts() -> Iterator[list[str]]:
-    """The rows of the kernel's mount table; none where there is no such table."""
+    """Yield the rows of the kernel's mount table; none if there is no such table."""
     for row in _read("/proc/self/mountinfo", _MOUNTS_BYTES_MAX).decode("utf-8", "replace").splitlines():
         yield row.split()
 
@@ -377,5 +378,5 @@ def _is_network(kind: str) -> bool:
 
 
 def is_full(error: OSError) -> bool:
-    """Whether an error says that there is no space: disk, quota or file size limit."""
+    """Return whether an error means that there is no space: disk, quota or file size limit."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

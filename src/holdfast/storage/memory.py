@@ -36,7 +36,7 @@ _stamps = itertools.count(1)
 
 
 class _Shelf:
-    """All that one key has."""
+    """All data of one key."""
 
     def __init__(self) -> None:
         self.log: bytearray | None = None
@@ -74,14 +74,14 @@ class _Shelf:
 
 
 class MemoryStore(Store):
-    """Keys in a dict, as long as the process lives. Its archive is a mark, for testing what is built on top."""
+    """Keys in a dict, for the life of the process. Its archive is a mark, for testing what is built on top."""
 
     capabilities = Capabilities(archives=True, unique=True)
     url = "memory:"
 
     def __init__(self) -> None:
         self._shelves: dict[str, _Shelf] = {}
-        # Keys with capitals by their folded form: only with one of them can another key clash.
+        # Keys with capitals by their folded form: another key can clash only with one of them.
         self._spelt: dict[str, set[str]] = {}
         self._gone: dict[str, int] = {}
         self.guard = threading.RLock()
@@ -102,7 +102,7 @@ class MemoryStore(Store):
         return next((other for other in self._others(check_key(key)) if self.exists(other)), None)
 
     def check_unique(self, key: str, besides: str = "") -> None:
-        """Raise InvalidId if a session that differs only by case is there or in the making."""
+        """Raise InvalidId if a session that differs only by case exists or is being created."""
         for other in self._others(key) if is_session(key) else ():
             shelf = self.peek(other)
             if other != besides and shelf is not None and (shelf.log is not None or shelf.holder is not None):
@@ -195,7 +195,7 @@ class MemoryStore(Store):
         return f"memory:{check_key(key)}"
 
     def check(self) -> None:
-        """Memory is always there."""
+        """Memory is always available."""
 
     def close(self) -> None:
         """Nothing is held open; what was stored stays with the object."""
@@ -212,7 +212,7 @@ class MemoryStore(Store):
         return len(self.ids())
 
     def shelf(self, key: str) -> _Shelf:
-        """What a key has, made if there is nothing yet."""
+        """Return the data of a key, created if there is none."""
         with self.guard:
             return self._shelves.get(key) or self._put(key, _Shelf())
 
@@ -226,7 +226,7 @@ class MemoryStore(Store):
             self._free(key).archived = archived
 
     def forget(self, key: str) -> None:
-        """Let go of a key, whoever has it."""
+        """Forget a key, whoever holds it."""
         del self._shelves[key]
         self._spelt.get(fold_id(key), set()).discard(key)
         self._gone[key] = next(_stamps)
@@ -255,7 +255,7 @@ class MemoryLog(Log):
             shelf.touch()
 
     def sync(self) -> None:
-        """Nothing to do."""
+        """Do nothing: memory has no medium."""
 
     def read(self, start: int = 0) -> Iterator[bytes]:
         while chunk := self._bytes(start, start + CHUNK_BYTES):
@@ -276,7 +276,7 @@ class MemoryLog(Log):
                 shelf.touch()
 
     def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """Another array; the old one is kept as a document."""
+        """A new array; the old one is kept as a document."""
         new = bytearray(b"".join(chunks))
         with self._store.guard:
             shelf = self._store.shelf(self._key)
@@ -291,7 +291,7 @@ class MemoryLog(Log):
         return str(shelf.generation) if shelf and shelf.log is not None else ""
 
     def unsaved(self) -> bytes:
-        """Memory has no medium to be saved on, so nothing is ever waiting for one."""
+        """Memory has no medium, so nothing is ever unsaved."""
         return b""
 
     def close(self) -> None:
@@ -299,7 +299,7 @@ class MemoryLog(Log):
 
     def _bytes(self, start: int, stop: int) -> bytes:
         shelf = self._store.peek(self._key)
-        # A slice rather than a view: a view would keep a writer from adding to the array.
+        # A slice rather than a view: a view would block a writer from extending the array.
         return bytes((shelf.log or b"")[start:stop]) if shelf else b""
 
 
@@ -358,7 +358,7 @@ class MemoryLease(Lease):
             return shelf.epoch
 
     def renew(self, ttl_ms: int) -> None:
-        """It does not run out."""
+        """Do nothing: it does not expire."""
 
     def release(self) -> None:
         with self._store.guard:
@@ -369,21 +369,21 @@ class MemoryLease(Lease):
 
 # The store that keeps nothing: sessions work as in memory, and are forgotten when closed.
 class NoStore(MemoryStore):
-    """Holds what is in use, and forgets it: a session with its lease, all else when it is closed.
+    """Holds what is in use, then forgets it: a session with its lease, everything else when it is closed.
 
-    Whoever has a session open finds everything in it, so that agents need no other code path; once
-    it is closed there never was one.
+    While a session is open everything is in it, so that agents need no other code path; after that
+    it never existed.
     """
 
     capabilities = Capabilities(stores=False, unique=True)
     url = "none:"
 
     def lease(self, key: str) -> Lease:
-        """The key's lease; with it goes what the key had."""
+        """The key's lease; releasing it removes the key's data."""
         return _PassingLease(self, check_key(key))
 
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
-        """Refused: nothing would be there to go on with."""
+        """Refused: there would be nothing to continue with."""
         check_key(to)
         raise NotFound(
             f"{check_key(key)} is in no store, so that no fork of it can be kept",
@@ -395,7 +395,7 @@ class NoStore(MemoryStore):
         return "none:"
 
     def close(self) -> None:
-        """Forget the rest: what agents remembered."""
+        """Forget the rest: the memory of agents."""
         self.clear()
 
 

@@ -1,7 +1,7 @@
-"""Files, folders and sockets outside of any store, as a person names them.
+"""Files, folders and sockets outside any store, as a person names them.
 
-Inside of a folder no symlink is followed, and nothing is opened that is no plain file: such a tree
-may come from anywhere. What was passed over is told.
+Inside a folder no symlink is followed, and only plain files are opened: such a tree may come
+from anywhere. Skipped files are reported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LEVELS_MAX = 12
 
 
 class OutsideFile:
-    """A plain file that is read when it is asked for."""
+    """A plain file that is read on demand."""
 
     def __init__(self, root: str, name: str, found: os.stat_result, disk: Disk) -> None:
         self._root = root
@@ -40,9 +40,9 @@ class OutsideFile:
         self.modified = found.st_mtime_ns // _NS_PER_MS
 
     def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
-        """The bytes that the file has now, piece by piece. Raises StoreError if it cannot be read.
+        """Yield the bytes of the file, piece by piece. Raises StoreError if it cannot be read.
 
-        The way to it is walked anew, without following a symlink that was put there meanwhile.
+        Its path is walked anew, without following a symlink that was put there meanwhile.
         """
         disk = self._disk
         above, _, name = f"{self._root}/{self._name}".rpartition("/")
@@ -56,7 +56,7 @@ class OutsideFile:
 
 
 class Outside:
-    """What lies at a path: one file, or a folder with the files below it."""
+    """The contents of a path: one file, or a folder with the files below it."""
 
     def __init__(self, path: str, *, disk: Disk | None = None) -> None:
         self.path = path
@@ -65,11 +65,11 @@ class Outside:
         self.is_file = False
         self.files: dict[str, OutsideFile] = {}
         self.passed_over: list[str] = []
-        """What was not looked at, in words."""
+        """The files that were skipped, in words."""
         self._disk = disk or Disk()
 
     def beside(self, name: str) -> OutsideFile | None:
-        """A plain file in the same folder as this one; None if there is none."""
+        """Return a plain file in the same folder as this one; None if there is none."""
         return self._plain(os.path.dirname(self.path), name) if self.is_file and "/" not in name else None
 
     def look(self, files_max: int, levels_max: int) -> None:
@@ -129,7 +129,7 @@ def look_outside(
     levels_max: int = _LEVELS_MAX,
     disk: Disk | None = None,
 ) -> Outside:
-    """What lies at a path. Symlinks in the path itself are the caller's own choice and resolved.
+    """Return the contents of a path. Symlinks in the path itself are the caller's own choice and resolved.
 
     Raises NotFound if there is nothing, UsageError for a device or a pipe, TooLarge for a folder of too many files.
     """
@@ -145,9 +145,9 @@ def look_outside(
     return found
 
 
-# A log outside of any store, as a person names it: read, and nothing else.
+# A log outside any store, as a person names it: for reading only.
 def find_log(path: str | os.PathLike[str]) -> str:
-    """The real path of a log: the file itself, or the ``events.jsonl`` of a folder.
+    """Return the real path of a log: the file itself, or the ``events.jsonl`` of a folder.
 
     A folder may have ``events.jsonl.zst`` instead, or be a branch: that one is named by its
     ``base.json``. Raises NotFound if there is none. Symlinks are resolved here, once: the path is
@@ -168,7 +168,7 @@ def find_log(path: str | os.PathLike[str]) -> str:
 
 
 def read_file(path: str, disk: Disk | None = None) -> Iterator[bytes]:
-    """The bytes of a log that ``find_log`` found, in chunks. Raises StoreError, and TooLarge for an absurd archive."""
+    """Yield the bytes of a log that ``find_log`` found. Raises StoreError, and TooLarge for an absurd archive."""
     disk = disk or Disk()
     above, name = os.path.split(path)
     with translation(f"reading {path}"), held(disk, walk(disk, above)) as directory:
@@ -188,13 +188,12 @@ def read_file(path: str, disk: Disk | None = None) -> Iterator[bytes]:
 
 
 def documents_beside(path: str, disk: Disk | None = None) -> Documents:
-    """The documents in a log's folder, such as the payloads of a copied session. For reading."""
+    """Return the documents in a log's folder, such as the payloads of a copied session. For reading."""
     return FileDocuments(Tree(os.path.dirname(path), disk or Disk()), ())
 
 
-# A directory that may be looked at and not changed, for tools that read files.
-#
-# Nothing outside of it can be reached: every step of a path is taken by descriptor, without symlinks.
+# A read-only directory, for tools that read files.
+# Nothing outside it can be reached: every step of a path is taken by descriptor, without symlinks.
 class FolderEntry(NamedTuple):
     """One name in a directory."""
 
@@ -211,7 +210,7 @@ class Folder:
         self._disk = disk or Disk()
 
     def read(self, path: str, bytes_max: int) -> bytes:
-        """The bytes of a file. Raises NotFound, Forbidden, and TooLarge above ``bytes_max``."""
+        """Return the bytes of a file. Raises NotFound, Forbidden, and TooLarge above ``bytes_max``."""
         *parents, name = self._parts(path) or [""]
         with self._inside(path, parents) as parent:
             node = self._disk.node_at(name, parent) if name else None
@@ -255,9 +254,9 @@ class Folder:
             raise Forbidden(f"{path} cannot be read: {error.strerror or type(error).__name__}") from error
 
 
-# A file outside of any store, where a person wants it: whole or not at all, or line by line.
+# A file outside any store, where a person wants it: written completely or not at all, or line by line.
 
-# What file systems without hard links say.
+# The errors of file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -270,11 +269,11 @@ def place_file(
     for_all: bool = False,
     disk: Disk | None = None,
 ) -> str:
-    """Write ``chunks`` to a file of mode 0600, or 0644 ``for_all``; the real path of it.
+    """Write ``chunks`` to a file of mode 0600, or 0644 ``for_all``; return its real path.
 
-    A crash or an error leaves what was there before, never a part. On the medium when it returns.
-    Raises UsageError if the file is there already and is not to be replaced, NotFound if its folder
-    is missing and not to be made, StoreError if the medium refuses.
+    A crash or an error leaves the old file, never a part of the new one. On the medium when it returns.
+    Raises UsageError if the file exists and is not to be replaced, NotFound if its folder
+    is missing and not to be created, StoreError if the medium refuses.
     """
     text = os.fspath(path)
     if not text or "\0" in text or text.endswith("/"):
@@ -308,10 +307,10 @@ def place_file(
 
 
 def add_to_file(path: str | os.PathLike[str], data: bytes, *, disk: Disk | None = None) -> None:
-    """Write ``data`` at the end of a file of mode 0600, which is made if it is missing.
+    """Write ``data`` at the end of a file of mode 0600, which is created if it is missing.
 
-    It is opened anew each time: whoever moves it away in between gets a new one. Nothing is synced. Raises UsageError
-    for what can be no file, NotFound if its folder is missing, StoreError if the medium refuses.
+    It is opened anew each time: if it is moved away in between, a new one is created. Nothing is synced. Raises
+    UsageError for a path that cannot be a file, NotFound if its folder is missing, StoreError if the medium refuses.
     """
     text = os.fspath(path)
     if not text or "\0" in text or text.endswith("/"):
@@ -339,7 +338,7 @@ def _opened(folder: str, disk: Disk, *, make: bool = False) -> Iterator[int]:
 
 
 def _linked(temporary: str, name: str, directory: int, disk: Disk) -> bool:
-    """Give the file its name, unless another has it; False where there are no second names."""
+    """Give the file its name, unless another has it; return False if hard links are not supported."""
     try:
         disk.link(temporary, directory, name, directory)
     except OSError as error:
@@ -352,21 +351,21 @@ def _linked(temporary: str, name: str, directory: int, disk: Disk) -> bool:
 
 
 # A socket in the file system that only its owner can reach.
-ADDRESS_BYTES_MAX = 100  # what every system takes as the path of a socket; some take a few bytes more
+ADDRESS_BYTES_MAX = 100  # accepted as the path of a socket on every system; some take a few bytes more
 _OPEN_TO_OTHERS = 0o077
 _OWNER_ONLY = 0o177
 _WAITING_MAX = 64
 
 
 class PrivateSocket:
-    """Listens at a path: a socket with mode 0600 in a folder with mode 0700, made if need be.
+    """Listens at a path: a socket with mode 0600 in a folder with mode 0700, created if need be.
 
-    A lock beside it, held as long as it listens, tells a socket that is served from one that a
-    process left behind when it died; that one is replaced. ``close`` takes the socket away.
+    A lock beside it, held while it listens, distinguishes a served socket from one that a dead
+    process left behind; that one is replaced. ``close`` removes the socket.
     """
 
     def __init__(self, path: str, disk: Disk | None = None) -> None:
-        """Raises UsageError for a path that is too long, Locked if someone listens there.
+        """Raises UsageError for a path that is too long, Locked if another process listens there.
 
         Raises Forbidden if others can reach the folder, or something else has the socket's name.
         """
@@ -388,7 +387,7 @@ class PrivateSocket:
                 raise
 
     def close(self) -> None:
-        """Stop listening and take the socket away. Harmless the second time."""
+        """Stop listening and remove the socket. Does nothing the second time."""
         if self._lock is None:
             return
         self.socket.close()
@@ -431,7 +430,7 @@ class PrivateSocket:
         return made
 
     def _remove(self) -> None:
-        """Take away the socket of an earlier process; anything else is somebody's."""
+        """Remove the socket of an earlier process; anything else may be somebody's."""
         root = self._tree.root(create=False)
         if root is None or not os.path.lexists(self.path):
             return

@@ -1,8 +1,7 @@
 """A space: a store inside a store, that of one user among many.
 
-Everything that a space has lies below ``spaces/<name>/``. Whoever holds the space can name nothing
-else: a key is checked before the prefix is put before it, and a key that is checked has no dots,
-no slashes and no space in its parts.
+Everything in a space is below ``spaces/<name>/``. The holder of a space can name nothing else: a key is
+checked before the prefix is added, and a checked key has no dots, no slashes and no space in its parts.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from holdfast.storage.base import Changes, Entry, Log, Pieces, Store, check_key,
 
 
 def check_space(name: object) -> str:
-    """``name`` itself if a space can have it: an id in small letters. Raises InvalidId."""
+    """Return ``name`` if it is valid for a space: an id in small letters. Raises InvalidId."""
     checked = check_id(name, what="space")
     if checked != fold_id(checked):
-        # On some systems two names that differ by case only would be the same folder.
+        # On some systems two names that differ only by case would be the same folder.
         raise InvalidId(f"{checked!a} is not a space: only small letters", id=checked)
     return checked
 
@@ -30,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _of_key(method: F) -> F:
-    """What the store says or does about a key of the space."""
+    """Return the method applied to a key of the space."""
 
     @wraps(method, updated=())  # without its being abstract
     def of_key(self: SpaceStore, key: str, *args: Any, **options: Any) -> Any:
@@ -54,7 +53,7 @@ class SpaceStore(Store):
 
     @property
     def identity(self) -> str:
-        """That of the store, and the name, which no other store can have."""
+        """The store's identity and the name, which no other store can have."""
         return f"{self._store.identity}#{self._prefix}"
 
     log = _of_key(Store.log)
@@ -106,7 +105,7 @@ class SpaceStore(Store):
         return found._replace(keys=frozenset(map(self._own, found.keys)))
 
     def catalog_place(self) -> str | None:
-        """A file for this space alone: no question to it can find what is in another."""
+        """A file for this space alone: queries on it cannot find anything of another."""
         return self._store.space_catalog_place(self._name)
 
     def move(self, key: str, to: str) -> None:

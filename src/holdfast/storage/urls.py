@@ -1,4 +1,4 @@
-"""From a URL or a path to a store."""
+"""Opening a store by URL or path."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from holdfast.storage.memory import MemoryStore
 
 ENTRY_POINTS = "holdfast.stores"
-"""Where packages name their stores: the scheme of an address, and what makes a store of one."""
+"""The group in which packages register stores: the scheme of an address, and a function that opens it."""
 
 _named_memory: dict[str, MemoryStore] = {}
 
 
 def open_store(where: str | os.PathLike[str]) -> Store:
-    """The store at a URL or at a plain path, which is that of a directory of files.
+    """Return the store at a URL or at a plain path, which is a directory of files.
 
     URLs are ``none:``, ``memory:``, ``file:///path``, ``sqlite:///file``, ``postgresql://…`` and
     ``s3://bucket/prefix`` (``gs://``, ``az://``); installed packages may add others.
@@ -66,7 +66,7 @@ def open_store(where: str | os.PathLike[str]) -> Store:
 
 
 def _installed(scheme: str, url: str) -> Store:
-    """A store of another package, which names itself by an entry point."""
+    """Return a store of another package, registered by an entry point."""
     from importlib.metadata import entry_points
 
     for point in entry_points(group=ENTRY_POINTS):
@@ -83,14 +83,14 @@ def _installed(scheme: str, url: str) -> Store:
 
 
 def shown_url(url: str) -> str:
-    """An address as people may see it: without a password, and without its options."""
+    """Return an address as people may see it: without a password, and without its options."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url
     place = rest.partition("?")[0]
     if scheme in ("file", "sqlite"):
         return f"{scheme}://{place}"
-    # The last of them: a password in which a slash or another @ was not escaped is hidden as well.
+    # The last of them: a password with an unescaped slash or another @ is hidden as well.
     user, at, machine = place.rpartition("@")
     return f"{scheme}://{user.partition(':')[0]}{at}{machine}"
 
@@ -113,11 +113,11 @@ def _file_path(url: str) -> str:
     return unquote(parts.path)
 
 
-# Where a catalogue of a store on another machine is kept: in the user's cache directory.
+# The place for a catalogue of a store on another machine: in the user's cache directory.
 def cache_place(address: str) -> str | None:
-    """The path of a file for this address, in a private directory; None where there can be none.
+    """Return the path of a file for this address, in a private directory; None if there can be none.
 
-    The address itself, which may have a password in it, is not to be seen there.
+    It does not reveal the address, which may contain a password.
     """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     try:

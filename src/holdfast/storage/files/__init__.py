@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast._lazy import lazy
 
-TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
+TYPE_CHECKING = False  # loading `typing` takes longer than the whole of a short command
 if TYPE_CHECKING:
     from holdfast.storage.files.journal import Touched
     from holdfast.storage.files.tree import Tree, real_path

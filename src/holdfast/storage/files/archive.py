@@ -1,8 +1,8 @@
-"""A log compressed: zstd frames of 1 MiB that can each be unpacked alone, and a table of them.
+"""Compressed logs: zstd frames of 1 MiB that can each be unpacked alone, and a table of them.
 
 Any zstd tool unpacks the file. Its last frame is the seek table of zstd's seekable format; its
-first one, which tools skip as well, says how long the log is and when it last changed. Unpacking is
-bounded: a file that someone copied in may claim anything.
+first one, which tools skip as well, has the length of the log and its last change. Unpacking is
+bounded: a file that was copied in may claim anything.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from holdfast.errors import TooLarge
 from holdfast.storage._pieces import rechunked, zstd_module
 
 FRAME_BYTES = 1 << 20
-ARCHIVE_BYTES_MAX = 1 << 30  # more than this is neither packed nor unpacked
+ARCHIVE_BYTES_MAX = 1 << 30  # logs larger than this are neither packed nor unpacked
 
 _LEVEL = 3
 _CHUNK_BYTES = 1 << 18
-# Frames up to this size are believed only as a whole; longer ones, which others made, as they come.
+# Frames up to this size are trusted only as a whole; longer ones, of other tools, are streamed.
 _WHOLE_BYTES_MAX = 8 << 20
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE = struct.Struct("<II")
@@ -34,11 +34,11 @@ _HEAD = struct.Struct("<8sQQ")
 _HEAD_NAME = b"holdfast"
 _HEAD_BYTES = _SKIPPABLE.size + _HEAD.size
 
-ReadAt = Callable[[int, int], bytes]  # at most so many bytes from an offset of a file
+ReadAt = Callable[[int, int], bytes]  # reads at most so many bytes from an offset of a file
 
 
 class ArchiveFrame(NamedTuple):
-    """Bytes ``start`` to ``start + size`` of the log, in ``packed`` bytes at ``offset``: none for what is lost."""
+    """Bytes ``start`` to ``start + size`` of the log, in ``packed`` bytes at ``offset``: none if they are lost."""
 
     offset: int
     packed: int
@@ -47,11 +47,11 @@ class ArchiveFrame(NamedTuple):
 
 
 def pack(chunks: Iterable[bytes], size: int, modified: int) -> Iterator[bytes]:
-    """The archive of a log of ``size`` bytes, piece by piece."""
+    """Yield the archive of a log of ``size`` bytes, piece by piece."""
     head = _skippable(_SKIPPABLE_MAGIC, _HEAD.pack(_HEAD_NAME, size, modified))
     rows = [(len(head), 0)]
     yield head
-    # Each frame says how long its content is and has a checksum of it.
+    # Each frame has the length of its content and a checksum of it.
     zstd = zstd_module()
     options = {zstd.CompressionParameter.compression_level: _LEVEL, zstd.CompressionParameter.checksum_flag: 1}
     for piece in rechunked(chunks, FRAME_BYTES):
@@ -64,9 +64,9 @@ def pack(chunks: Iterable[bytes], size: int, modified: int) -> Iterator[bytes]:
 
 
 class Archive:
-    """What lies in an archive, and the log that it gives. Damage gives bytes of zero.
+    """An archive, and the log in it. Damaged parts read as zero bytes.
 
-    ``modified`` is when the log last changed, in nanoseconds; None if the archive does not say.
+    ``modified`` is when the log last changed, in nanoseconds; None if the archive does not have it.
     """
 
     def __init__(self, read_at: ReadAt, file_size: int) -> None:
@@ -75,7 +75,7 @@ class Archive:
         claimed, self.modified = self._head()
         table = self._table()
         if table is None or claimed not in (None, _end(table)):
-            # One of the two is damaged, if not both: what can be unpacked decides.
+            # At least one of the two is damaged: what can be unpacked decides.
             self.frames = self._walk(claimed)
             self.has_table = table is not None and _end(table) == _end(self.frames)
         else:
@@ -86,7 +86,7 @@ class Archive:
         self.damaged = not self.has_table  # whether something was missing so far
 
     def check(self) -> None:
-        """Raise TooLarge if unpacking it would give more than is ever unpacked."""
+        """Raise TooLarge if its log exceeds the limit of unpacking."""
         if self.size > ARCHIVE_BYTES_MAX:
             raise TooLarge(
                 f"the archive says that it holds {self.size:,} bytes,"
@@ -95,7 +95,7 @@ class Archive:
             )
 
     def read(self, start: int = 0) -> Iterator[bytes]:
-        """The bytes of the log from an offset on."""
+        """Yield the bytes of the log from an offset on."""
         self.check()
         for frame in self.frames:
             if frame.start + frame.size > start:
@@ -121,7 +121,7 @@ class Archive:
             yield from _zeros(left)
 
     def _stream(self, frame: ArchiveFrame) -> Iterator[bytes]:
-        """The bytes of a frame as they are unpacked; ZstdError unless they are as many as said."""
+        """Yield the bytes of a frame as they are unpacked; ZstdError unless their number is as stated."""
         left = frame.size
         for chunk, _ in self._unpack_at(frame.offset, frame.offset + frame.packed):
             left -= len(chunk)
@@ -132,7 +132,7 @@ class Archive:
             raise zstd_module().ZstdError("a frame has another size than the table says")
 
     def _unpack_at(self, offset: int, stop: int) -> Iterator[tuple[bytes, int]]:
-        """What the frame at an offset gives, and where its packed bytes end (0 until known)."""
+        """Yield the content of the frame at an offset, and where its packed bytes end (0 until known)."""
         zstd = zstd_module()
         unpacker = zstd.ZstdDecompressor()
         while not unpacker.eof:
@@ -155,7 +155,7 @@ class Archive:
         return None, None
 
     def _table(self) -> list[ArchiveFrame] | None:
-        """The frames by the table at the end; None if there is none that can be believed."""
+        """Return the frames by the table at the end; None if there is no valid one."""
         at = self._file_size - _TABLE_END.size
         end = self._read_at(_TABLE_END.size, at) if at > 0 else b""
         if len(end) != _TABLE_END.size:
@@ -182,10 +182,10 @@ class Archive:
         return b"".join(parts)
 
     def _walk(self, claimed: int | None) -> list[ArchiveFrame]:
-        """The frames found one after the other, where there is no table. Unpacks everything.
+        """Return the frames found one after the other, if there is no table. Unpacks everything.
 
-        After damage it goes on at the next frame that can be found. One of our own frames is then
-        taken for lost, so that what follows keeps its place.
+        After damage it continues at the next frame that can be found. One of our own frames is then
+        assumed lost, so that what follows keeps its place.
         """
         frames: list[ArchiveFrame] = []
         offset = start = 0
@@ -202,7 +202,7 @@ class Archive:
         return [frame for frame in frames if frame.size]
 
     def _measure(self, offset: int) -> tuple[int, int] | None:
-        """How many bytes a frame takes and how many it gives; None for what is no whole frame."""
+        """Return the packed and the unpacked size of a frame; None if it is not a complete frame."""
         head = self._read_at(_SKIPPABLE.size, offset)
         if len(head) == _SKIPPABLE.size:
             magic, length = _SKIPPABLE.unpack(head)
@@ -222,7 +222,7 @@ class Archive:
         return None
 
     def _next_frame(self, offset: int) -> int:
-        """Where the next frame may begin; the end of the file if there is none."""
+        """Return where the next frame may begin; the end of the file if there is none."""
         kept = len(_ZSTD_MAGIC) - 1
         while data := self._read_at(_CHUNK_BYTES, offset):
             found = data.find(_ZSTD_MAGIC)
@@ -235,12 +235,12 @@ class Archive:
 
 
 def _end(frames: list[ArchiveFrame]) -> int:
-    """How long the log is that some frames give."""
+    """Return the length of the log that some frames hold."""
     return frames[-1].start + frames[-1].size if frames else 0
 
 
 def checksum(chunks: Iterable[bytes]) -> tuple[int, int]:
-    """The length and the CRC-32 of what comes in chunks."""
+    """Return the length and the CRC-32 of some chunks."""
     size = crc = 0
     for chunk in chunks:
         size += len(chunk)

@@ -17,10 +17,10 @@ _UNSYNCED_MARK = ".unsynced"
 
 
 class FileDocuments(Documents):
-    """Each document one file below the key's directory.
+    """Each document is one file below the key's directory.
 
-    While documents wait for their sync a file ``.unsynced`` says so: whoever opens the key after
-    this process was killed then syncs them all before it syncs lines that may name them.
+    While documents wait for their sync there is a file ``.unsynced``: if this process is killed, the
+    next one that opens the key syncs them all before it syncs lines that may refer to them.
     """
 
     def __init__(self, tree: Tree, parts: tuple[str, ...]) -> None:
@@ -74,7 +74,7 @@ class FileDocuments(Documents):
         return True
 
     def sync_pending(self) -> None:
-        """Sync documents put without it, also by a process that died. Lets OSError through; the rest still waits."""
+        """Sync documents put without it, also by a process that died. Lets OSError through; the rest stays pending."""
         with self._lock:
             pending, self._pending = self._pending, {}
         try:
@@ -105,7 +105,7 @@ class FileDocuments(Documents):
                 self._putting -= 1
 
     def _put_later(self, folder: tuple[str, ...], leaf: str, data: bytes) -> None:
-        """Put without a sync, but never over bytes that may be safe: those are replaced only by synced ones."""
+        """Put without a sync, but never over bytes that may be durable: those are replaced only by synced ones."""
         with self._tree.opened(folder) as directory:
             old = None if directory is None else self._read(leaf, directory)
         if old != data:
@@ -117,7 +117,7 @@ class FileDocuments(Documents):
             let_go(self._disk, self._disk.open_lock(_UNSYNCED_MARK, directory))
 
     def _unmark(self) -> None:
-        """Remove the mark, unless more has come that waits."""
+        """Remove the mark, unless more documents have become pending."""
         with self._lock:
             if not self._marked or self._pending or self._putting:
                 return
@@ -128,7 +128,7 @@ class FileDocuments(Documents):
             self._marked = False
 
     def _add_inherited(self, pending: dict[tuple[str, ...], set[str]]) -> None:
-        """If a process died with documents unsynced, all of the key's are in doubt."""
+        """Add all documents of the key, if a process died with some unsynced."""
         with self._tree.opened(self._parts) as directory:
             if directory is None or self._disk.node_at(_UNSYNCED_MARK, directory) is None:
                 return
@@ -153,7 +153,7 @@ class FileDocuments(Documents):
 
     @contextmanager
     def _exclusive(self, if_match: str | None) -> Iterator[None]:
-        """Between comparing and replacing nobody else may replace."""
+        """Exclude other writers between comparing and replacing."""
         if if_match is None:
             yield
             return
@@ -184,7 +184,7 @@ class FileDocuments(Documents):
                 let_go(self._disk, descriptor)
 
     def _open_temporary(self, temporary: str, directory: int) -> int:
-        """The temporary file, locked: who puts the same name waits; one that a crash left behind is used again."""
+        """Return the temporary file, locked: another writer of the same name waits; one left by a crash is reused."""
         while True:
             descriptor = self._disk.open_lock(temporary, directory)
             try:
@@ -198,7 +198,7 @@ class FileDocuments(Documents):
             except BaseException:
                 let_go(self._disk, descriptor)
                 raise
-            # Whoever had the lock has renamed it: this file is the document now.
+            # The holder of the lock has renamed it: this file is the document now.
             let_go(self._disk, descriptor)
 
     def _read(self, leaf: str, directory: int) -> bytes | None:

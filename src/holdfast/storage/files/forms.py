@@ -1,7 +1,7 @@
-"""A log put into another form: replaced, archived, taken out of the archive, made self-contained.
+"""Changing the form of a log: replaced, archived, unarchived, made self-contained.
 
-For who holds the lease. Each is a new file, written whole and synced before one rename puts it into
-place; what it takes the place of goes after that.
+For the holder of the lease. Each form is a new file, written completely and synced before one rename puts it
+into place; the old files are removed after that.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from holdfast.storage.files.parts import (
 )
 from holdfast.storage.files.tree import Tree, held, reading, remove_tree, write_all
 
-# A file system without second names, one that allows no more of them, or another one.
+# A file system without hard links, one that allows no more of them, or another one.
 CANNOT_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 
 _NEW_LOG_NAME = "events.jsonl.new"
@@ -51,7 +51,7 @@ class FileForms:
         self._parts = parts
 
     def replace(self, chunks: Iterable[bytes]) -> None:
-        """Another log in the place of the old one, which gets a name in quarantine first."""
+        """Replace the old log, which gets a name in quarantine first."""
         with self._tree.opened(self._parts, create=True) as directory:
             assert directory is not None
             with self._held(directory):
@@ -65,10 +65,10 @@ class FileForms:
             self._tree.sync(self._parts)
 
     def overwrite(self, directory: int, chunks: Iterable[bytes], found: Look | None) -> None:
-        """Another log in the place of the one that was found, whatever form that has; nothing of it stays."""
+        """Replace the log that was found, whatever its form; nothing of it stays."""
         with self._new_file(directory, _NEW_LOG_NAME, chunks):
             self._disk.rename(_NEW_LOG_NAME, directory, LOG_NAME, directory)
-        # The way to a branch was safe before anybody saw it.
+        # The path to a branch was durable before it became visible.
         if found is not None and found.is_branch:
             self._disk.sync_directory(directory)
         else:
@@ -79,7 +79,7 @@ class FileForms:
 
     @contextmanager
     def _held(self, directory: int) -> Iterator[None]:
-        """Keep open what tells this generation by its inode: that could otherwise go to the file in its place."""
+        """Keep the files that identify this generation by inode open: else the inode could be reused."""
         with contextlib.ExitStack() as held:
             for name in (LOG_NAME, ARCHIVE_NAME, BASE_NAME):
                 if self._disk.node_at(name, directory) is not None:
@@ -87,13 +87,13 @@ class FileForms:
             yield
 
     def make_plain(self, size: int | None = None) -> None:
-        """The log as one file of its own, or only its first bytes."""
+        """Make the log one file of its own, or only its first bytes."""
         with self._tree.opened(self._parts) as directory:
             if directory is not None:
                 self._make_plain(directory, size)
 
     def ready_to_write(self, directory: int) -> Look | None:
-        """Make the log one to append to, with nothing left over. Raises Damaged for an archive that is not whole."""
+        """Make the log ready for appending, with nothing left over. Raises Damaged for an incomplete archive."""
         found = look(self._disk, directory)
         if found is None or found.is_branch:
             return found
@@ -102,13 +102,13 @@ class FileForms:
             return look(self._disk, directory)
         if self._has_leftovers(directory):
             with contextlib.suppress(OSError):
-                # What took their place must be safe before they go.
+                # Their replacement must be durable before they are removed.
                 self._disk.sync_directory(directory)
                 self._sweep(directory, LOG_NAME)
         return found
 
     def archive(self) -> None:
-        """The log compressed and read back; then the files go in which it was."""
+        """Compress the log and read it back; then remove the files it was in."""
         with self._tree.opened(self._parts) as directory:
             opened = None if directory is None else open_parts(self._disk, directory)
             if directory is None or opened is None:
@@ -128,7 +128,7 @@ class FileForms:
                     if found != checksum(opened.read()):
                         raise StoreError("the archive did not read back as it was written")
                     self._disk.rename(_NEW_ARCHIVE_NAME, directory, ARCHIVE_NAME, directory)
-            # Before the old files go, the new one must be safe.
+            # The new file must be durable before the old ones are removed.
             self._tree.sync(self._parts)
             self._sweep(directory, ARCHIVE_NAME)
             self._disk.sync_directory(directory)
@@ -165,18 +165,18 @@ class FileForms:
 
     @contextmanager
     def _new_file(self, directory: int, name: str, chunks: Iterable[bytes]) -> Iterator[None]:
-        """A new file, synced, to be renamed in the block. If that fails its space is given back."""
+        """Write a new file, synced, for the block to rename. If that fails its space is freed."""
         try:
             write_file(self._disk, name, directory, chunks)
             yield
         except BaseException:
-            # If this fails too, the next one to write it does it.
+            # If this fails too, the next writer does it.
             with contextlib.suppress(OSError):
                 self._disk.unlink(name, directory)
             raise
 
     def _quarantine(self, name: str, what: str, directory: int) -> None:
-        """A second name for a file, or a copy, safe when this returns."""
+        """Give a file a second name in quarantine, or copy it; durable on return."""
         old = self._disk.node_at(name, directory)
         if old is None:
             return
@@ -192,9 +192,9 @@ class FileForms:
                     if error.errno not in CANNOT_LINK:
                         raise
                     self._copy(name, directory, second, quarantine)
-            elif made.inode != old.inode:  # a copy, and perhaps not all of it
+            elif made.inode != old.inode:  # a copy, possibly incomplete
                 self._copy(name, directory, second, quarantine)
-        # The whole way, and before the rename: the old bytes must have their second name first.
+        # The whole path, and before the rename: the old bytes must have their second name first.
         self._tree.sync(folder)
 
     def _copy(self, name: str, directory: int, second: str, other: int) -> None:
@@ -205,7 +205,7 @@ class FileForms:
         return any(self._disk.node_at(name, directory) is not None for name in (ARCHIVE_NAME, BASE_NAME))
 
     def _sweep(self, directory: int, kept: str) -> None:
-        """Remove the files of the log's other forms, the one by which they are noticed last."""
+        """Remove the files of the log's other forms, the one that reveals them last."""
         there = {*self._disk.scan(directory)} - {kept}
         bases = [base_part_name(number) for number in range(1, PARTS_MAX + 1)]
         for name in (LOG_NAME, *bases, OWN_NAME, ARCHIVE_NAME, BASE_NAME):
@@ -214,7 +214,7 @@ class FileForms:
 
 
 def write_file(disk: Disk, name: str, directory: int, chunks: Iterable[bytes]) -> None:
-    """A new file with these bytes, synced; in the place of what a crash left under the name."""
+    """Write a new file with these bytes, synced, replacing what a crash left under the name."""
     if disk.node_at(name, directory) is not None:
         disk.unlink(name, directory)
     with held(disk, disk.open_new(name, directory)) as descriptor:
@@ -223,10 +223,9 @@ def write_file(disk: Disk, name: str, directory: int, chunks: Iterable[bytes]) -
         disk.sync(descriptor)
 
 
-# A new key whose log begins with another's: second names for its files, and how much of them.
-#
-# The new key is put together out of sight, in ``.branches`` beside the keys, and comes into sight
-# by one rename. What a crash left there goes with the next branch.
+# A new key whose log begins with another's: hard links to its files, and how much of them belongs to it.
+# The new key is assembled out of sight, in ``.branches`` beside the keys, and made visible by one rename. What a crash
+# left there is removed with the next branch.
 _HIDDEN = ".branches"
 _BLOBS = BLOBS.rstrip("/")
 _TRIES_MAX = 100
@@ -234,9 +233,12 @@ _TRIES_MAX = 100
 
 @contextmanager
 def making(tree: Tree, target: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """A place out of sight, empty, for what becomes ``target``; the block has its lock. What stays there goes."""
+    """Return an empty place out of sight, for what becomes ``target``; the block has its lock.
+
+    What stays there is removed.
+    """
     above = (*target[:-1], _HIDDEN)
-    # Remove what crashes left, but nothing that someone is at work on.
+    # Remove what crashes left, but nothing that is still in use.
     with tree.opened(above) as directory:
         names = [] if directory is None else tree.disk.scan(directory)
     for name in names:
@@ -265,7 +267,7 @@ def inherit(tree: Tree, source: tuple[str, ...], target: tuple[str, ...], size: 
 
 
 class _Heir:
-    """One directory that gets files of another."""
+    """A directory that gets files of another."""
 
     def __init__(self, disk: Disk, above: int, below: int) -> None:
         self._disk = disk
@@ -273,7 +275,7 @@ class _Heir:
         self._below = below
 
     def take_log(self, size: int) -> None:
-        """The first bytes of the log, again if it takes another form meanwhile."""
+        """Take the first bytes of the log; again if it changes its form meanwhile."""
         for _ in range(_TRIES_MAX):
             opened = open_parts(self._disk, self._above)
             if opened is None:
@@ -286,7 +288,7 @@ class _Heir:
         raise StoreError("the log changes its form faster than it can be branched")
 
     def take_blobs(self) -> None:
-        """The documents that lines may name."""
+        """Take the documents that lines may refer to."""
         try:
             folder = self._disk.open_directory(_BLOBS, self._above)
         except FileNotFoundError:
@@ -305,7 +307,7 @@ class _Heir:
                 self._disk.sync_directory(ours)
 
     def _take_parts(self, opened: OpenLog, size: int) -> bool:
-        """The parts under their new names; False if what has their names is another file now."""
+        """Take the parts under their new names; return False if another file has their name now."""
         sizes = _sizes(opened, size)
         if opened.found.is_archived or len(sizes) > PARTS_MAX:
             write_file(self._disk, LOG_NAME, self._below, first_bytes(opened.read(), size))
@@ -321,7 +323,7 @@ class _Heir:
         return True
 
     def take(self, name: str, new_name: str, descriptor: int, count: int) -> bool:
-        """A second name for an open file, or a copy; False if the first name is another's now."""
+        """Link or copy an open file; return False if its name belongs to another file now."""
         try:
             self._disk.link(name, self._above, new_name, self._below)
         except FileNotFoundError:
@@ -339,7 +341,7 @@ class _Heir:
 
 
 def _sizes(opened: OpenLog, size: int) -> list[int]:
-    """How much of each part belongs to the first ``size`` bytes."""
+    """Return how much of each part belongs to the first ``size`` bytes."""
     sizes = []
     for part, _ in opened.files:
         if size > 0:
@@ -354,6 +356,6 @@ def _remove(tree: Tree, parts: tuple[str, ...]) -> None:
             try:
                 remove_tree(tree.disk, parts[-1], directory)
             except OSError as error:
-                # Someone else took the place, empty, as soon as the lock was gone.
+                # Another process took the place, empty, as soon as the lock was released.
                 if error.errno != errno.ENOTEMPTY:
                     raise

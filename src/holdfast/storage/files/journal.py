@@ -1,7 +1,7 @@
-"""Which keys were opened for writing, so that a catalogue need not look at all of them.
+"""The keys that were opened for writing, so that a catalogue need not check all of them.
 
-``<root>/touched`` has a line for each time that a lease was taken (``+pid@host key``) or given back (``-key``). It is
-written beside the append path, never synced, and may be deleted at any time: then everything is compared once.
+``<root>/touched`` has a line for each time that a lease was taken (``+pid@host key``) or released (``-key``). It is
+written outside the append path, never synced, and may be deleted at any time: then everything is compared once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from holdfast.errors import HoldfastError
 from holdfast.storage.disk import is_running
 from holdfast.storage.files.tree import Tree, held, let_go, read_all, translation
 
-# The command's quick start loads this: neither `typing` nor `msgspec`, which take longer than all.
+# Short commands load this: neither `typing` nor `msgspec`, which take longer than everything else.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 _NAME = "touched"
 _NEW_NAME = "touched.new"
-_HEADER_BYTES = 33  # 32 digits that no other file has, and a newline
+_HEADER_BYTES = 33  # 32 random digits, and a newline
 _SIZE_MAX = 4 << 20
-# Two changes of a directory within the clock's grain leave the same time on it.
+# Two changes of a directory within the clock's resolution leave the same time on it.
 _TIME_GRAIN_NS = 2_000_000_000
-# Looking through a directory of this size (about 10,000 entries) takes longer than a list should. What was moved there
-# by hand while Holdfast worked in it too is looked for so much later.
+# Scanning a directory of this size (about 10,000 entries) takes longer than a list should. Keys that were moved there
+# by hand while Holdfast was active in it too are found only after this time.
 _LARGE_BYTES = 1 << 18
 _PUT_OFF_NS = 10_000_000_000
 _TRIES_MAX = 3
@@ -37,7 +37,7 @@ _HOST_CHARS_MAX = 100
 
 
 class _Mark(SimpleNamespace):
-    """How things were when someone looked."""
+    """The state of things at a moment."""
 
     boot: str
     file: str
@@ -45,18 +45,18 @@ class _Mark(SimpleNamespace):
     folder: int
     inode: int
     owed: int
-    """Since when all entries are to be looked through, in nanoseconds; 0 if they need not be."""
+    """Since when a scan of all entries is due, in nanoseconds; 0 if none is."""
     held: dict[str, str]
 
     def __str__(self) -> str:
-        """The text that ``_read_mark`` reads: a line of words, then one for each held key."""
+        """Return the text that ``_read_mark`` parses: a line of words, then one for each held key."""
         head = f"{self.boot or '-'} {self.file or '-'} {self.size} {self.folder} {self.inode}"
         held = [f"{who} {key}" for key, who in self.held.items()]
         return "\n".join([f"{head} {self.owed}", *held])
 
 
 class _Seen(SimpleNamespace):
-    """What the file says from some place on; ``resumed`` if the lines are those that follow what the mark knows."""
+    """The lines of the file from some place on; ``resumed`` if they follow those that the mark knows."""
 
     file: str = ""
     size: int = 0
@@ -65,7 +65,7 @@ class _Seen(SimpleNamespace):
 
 
 class Touched:
-    """The file of one store."""
+    """The ``touched`` file of one store."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -75,9 +75,9 @@ class Touched:
         self._parts: dict[str, tuple[str, ...]] = {}
 
     def note(self, key: str, *, held: bool) -> None:
-        """Say that a lease was taken or given back. What the disk says against it is not told.
+        """Record that a lease was taken or released. Disk errors are ignored.
 
-        A line that is missing is made up for when the lease is given back, or by a look at all.
+        A missing line is made up for when the lease is released, or by a full scan.
         """
         host = os.uname().nodename[:_HOST_CHARS_MAX].replace(" ", "_")
         line = f"+{os.getpid()}@{host} {key}\n" if held else f"-{key}\n"
@@ -89,12 +89,12 @@ class Touched:
             return
 
     def is_quiet(self, mark: str, folder: str) -> bool:
-        """Whether nothing at all happened to the keys of a folder below the root since the mark."""
+        """Return whether nothing at all happened to the keys of a folder below the root since the mark."""
         old = _read_mark(mark)
         return old is not None and self._is_as_before(old, *self._look(old, (folder,)))
 
     def changes(self, mark: str, prefix: str) -> Changes:
-        """What may have changed in a folder of keys since the mark."""
+        """Return what may have changed in a folder of keys since the mark."""
         from holdfast.storage.base import Changes, check_prefix, is_key
 
         old = _read_mark(mark)
@@ -118,12 +118,12 @@ class Touched:
             held=alive,
         )
         keys = frozenset(key for key in (*touched, *before) if key.startswith(prefix))
-        # A disk that was full may have cut a line short: then it is no key.
+        # A full disk may have cut a line short: then it is not a key.
         if old is None or not seen.resumed or new.folder < old.folder or not all(map(is_key, keys)):
             return Changes(str(new), None, listed=True)
         moved = (old.inode, old.folder) != (new.inode, new.folder)
         if moved and not touched:
-            # By hand: what has a name that was there before may be another thing by now.
+            # Changed by hand: a name that existed before may be another thing by now.
             return Changes(str(new), None, listed=True)
         owed = old.owed or (now if moved else 0)
         listed = _is_due(owed, now, folder)
@@ -132,7 +132,7 @@ class Touched:
         return Changes(str(new), keys, listed=listed)
 
     def _look(self, old: _Mark | None, folder: tuple[str, ...]) -> tuple[_Seen, Node | None]:
-        """What the file says that the mark does not know, and the folder as it is."""
+        """Return the lines that the mark does not know, and the folder as it is."""
         with translation("looking for what has changed"):
             if self._boot is None:
                 self._boot = self._disk.boot_id()
@@ -142,13 +142,13 @@ class Touched:
         return seen, found
 
     def _is_as_before(self, old: _Mark, seen: _Seen, folder: Node | None) -> bool:
-        """Whether nothing at all happened: what is asked most, so it is answered first."""
+        """Return whether nothing at all happened: the most frequent case, so it is decided first."""
         quiet = seen.resumed and not seen.lines and not old.held and not _is_due(old.owed, time.time_ns(), folder)
         place = (0, 0) if folder is None else (folder.inode, folder.modified)
         return quiet and place == (old.inode, old.folder)
 
     def _glance(self, parts: tuple[str, ...]) -> tuple[Node | None, Node | None]:
-        """The folder of the keys, and the file."""
+        """Return the nodes of the folder and the file."""
         if self._tree.root(create=False) is None:
             return None, None
         file = self._tree.node_below(_NAME)
@@ -158,7 +158,7 @@ class Touched:
             return None if above is None else self._disk.node_at(parts[-1], above), file
 
     def _known_already(self, old: _Mark | None, file: Node | None) -> _Seen | None:
-        """What reading would give, if the file is as it was when it was read last."""
+        """Return what reading would return, if the file is unchanged since it was last read."""
         if file is None:
             return _Seen(resumed=old is not None and not old.file and old.boot == self._boot)
         last = self._last
@@ -170,7 +170,7 @@ class Touched:
         return None
 
     def _read(self, old: _Mark | None) -> _Seen:
-        """The lines after those that the mark knows, or all of them if it is of another file."""
+        """Return the lines after those that the mark knows, or all of them if it is of another file."""
         with self._tree.opened(()) as root:
             try:
                 descriptor = None if root is None else self._disk.open_read(_NAME, root)
@@ -190,12 +190,12 @@ class Touched:
         return _Seen(file=file, size=start + end, lines=lines, resumed=resumed)
 
     def _append(self, line: bytes) -> bool:
-        """Add a line; False if the file was put aside meanwhile, so that nobody would see it."""
+        """Add a line; return False if the file was replaced meanwhile, so that the line would be lost."""
         with self._tree.at_root() as root:
             descriptor = self._disk.open_log(_NAME, root, create=True)
             try:
                 node = self._disk.node(descriptor)
-                if node.links > 1:  # another file as well: that one stays as it is
+                if node.links > 1:  # another file as well: that one stays unchanged
                     self._disk.unlink(_NAME, root)
                     return False
                 if not node.size:
@@ -211,18 +211,18 @@ class Touched:
         return current is not None and current.inode == node.inode
 
     def _shorten(self, root: int) -> None:
-        """Put a short file in the place of a long one: who holds what now, under a new header."""
+        """Replace a long file by a short one: the current holders, under a new header."""
         _, holders = _replay(self._read(None).lines, {})
         lines = [f"+{who} {key}\n" for key, who in holders.items() if _may_live(who)]
         if self._disk.node_at(_NEW_NAME, root) is not None:
-            self._disk.unlink(_NEW_NAME, root)  # of one who was killed at it
+            self._disk.unlink(_NEW_NAME, root)  # of a process that was killed while writing it
         with held(self._disk, self._disk.open_new(_NEW_NAME, root)) as descriptor:
             self._disk.write(descriptor, _header() + "".join(lines).encode())
         self._disk.rename(_NEW_NAME, root, _NAME, root)
 
 
 def _read_mark(mark: str) -> _Mark | None:
-    """The mark of a text; None if it is no such text, as none of an older version is."""
+    """Return the mark in a text; None if it is invalid or of an older version."""
     try:
         head, *lines = mark.split("\n")
         boot, file, size, folder, inode, owed = head.split(" ")
@@ -241,7 +241,7 @@ def _read_mark(mark: str) -> _Mark | None:
 
 
 def _is_due(owed: int, now: int, folder: Node | None) -> bool:
-    """Whether all entries are to be looked through now: at once if they are few."""
+    """Return whether all entries are to be scanned now: at once if they are few."""
     is_large = folder is not None and folder.size >= _LARGE_BYTES
     return bool(owed) and not (is_large and 0 <= now - owed < _PUT_OFF_NS)
 
@@ -251,7 +251,7 @@ def _header() -> bytes:
 
 
 def _replay(lines: Iterable[str], held: dict[str, str]) -> tuple[set[str], dict[str, str]]:
-    """The keys that lines speak of, and who holds which after them."""
+    """Return the keys that lines name, and who holds which after them."""
     touched: set[str] = set()
     now = dict(held)
     for line in lines:
@@ -266,7 +266,7 @@ def _replay(lines: Iterable[str], held: dict[str, str]) -> tuple[set[str], dict[
 
 
 def _may_live(who: str) -> bool:
-    """Whether a holder may still be at work; one of another machine cannot be seen from here."""
+    """Return whether a holder may still be running; one of another machine cannot be seen from here."""
     pid, _, host = who.partition("@")
     here = os.uname().nodename[:_HOST_CHARS_MAX].replace(" ", "_")
     if host != here or not pid.isdecimal():

@@ -16,14 +16,14 @@ from holdfast.storage.files.tree import LOCK_NAME, Tree, held, let_go, reading, 
 
 # The holder's description has a fixed size, so that writing it needs no new space on a full disk.
 _CARD_BYTES = 512
-_NAME_MAX = 100  # characters of the names on it, which are simple ones
+_NAME_MAX = 100  # characters of the plain names on it
 
 
 class FileLease(Lease):
-    """``lock`` of one key. The kernel gives it back when the holder dies, however it dies.
+    """``lock`` of one key. The kernel releases it when the holder dies, however it dies.
 
     The epoch is kept in the file and not synced: power loss may set it back. Here the lock alone
-    keeps other writers out, and the epoch only tells one opening from another.
+    keeps other writers out, and the epoch only distinguishes one opening from another.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class FileLease(Lease):
         touched: Touched | None = None,
         claim: Callable[[FileLease], None] | None = None,
     ) -> None:
-        """``claim`` is called for a log that may not be there yet, before it is made."""
+        """``claim`` is called for a log that may not exist yet, before it is created."""
         self._tree = tree
         self._claim = claim
         self._touched = touched
@@ -45,7 +45,7 @@ class FileLease(Lease):
         self._epoch = 0
 
     def acquire(self, owner: str, ttl_ms: int) -> int:
-        """Take the lock. ``ttl_ms`` is for stores whose leases run out; here they do not."""
+        """Take the lock. ``ttl_ms`` is for stores with expiring leases; here they do not expire."""
         if self._descriptor is not None and self._forks == forks.count:
             return self._epoch
         try:
@@ -72,12 +72,12 @@ class FileLease(Lease):
         return self._epoch
 
     def renew(self, ttl_ms: int) -> None:
-        """Nothing to do: the lock is held until it is given back."""
+        """Do nothing: the lock is held until it is released."""
 
     def release(self) -> None:
-        """Close the lock file, which gives the lock back."""
+        """Close the lock file, which releases the lock."""
         descriptor, self._descriptor = self._descriptor, None
-        # In a forked child the lock was given up already, and the number may be another file's.
+        # In a forked child the lock was released already, and the number may be another file's.
         if descriptor is not None and self._forks == forks.count:
             try:
                 if self._touched is not None:
@@ -93,7 +93,7 @@ class FileLease(Lease):
                     descriptor = self._disk.open_lock(LOCK_NAME, directory)
                 except FileNotFoundError:
                     self._tree.walk_again(self._parts)
-                    continue  # the key was dropped, and its directory with it
+                    continue  # the key was dropped together with its directory
                 try:
                     if not self._disk.lock(descriptor):
                         raise self._locked(descriptor)
@@ -101,10 +101,10 @@ class FileLease(Lease):
                     # By its name, from the root of the store on, and not by the directory at hand.
                     named = self._tree.node_below(f"{self.key}/{LOCK_NAME}")
                     if node.links > 1:
-                        # It is another file as well, perhaps in a backup: that one stays as it is.
+                        # It is another file as well, perhaps in a backup: that one stays unchanged.
                         self._disk.unlink(LOCK_NAME, directory)
                     elif named is not None and named.inode == node.inode:
-                        # Noted at once: an interruption on the way out must not lose it.
+                        # Noted at once: an interrupt on the way out must not lose it.
                         self._descriptor, self._forks = descriptor, forks.count
                         return descriptor
                 except BaseException:
@@ -134,15 +134,15 @@ class FileLease(Lease):
         try:
             self._disk.write(descriptor, msgspec.json.encode(card).ljust(_CARD_BYTES))
         except OSError:
-            # The card only says who holds the lock; the lock itself is held.
+            # The card only describes the holder; the lock itself is held.
             return
 
 
 def note_settled(disk: Disk, directory: int, mark: str, size: int) -> None:
-    """Note on the lock's card that so many bytes of the log of this mark are on the medium.
+    """Note in the lock file that so many bytes of the log of this mark are on the medium.
 
-    For the holder of the lock. It is not synced, and what the disk says against it is not told: a
-    note that is missing, or older, only means that a loss cannot be seen.
+    For the holder of the lease. It is not synced, and disk errors are ignored: if the note is
+    missing, or older, a loss merely goes unnoticed.
     """
     try:
         with held(disk, disk.open_lock(LOCK_NAME, directory)) as descriptor:
@@ -152,9 +152,9 @@ def note_settled(disk: Disk, directory: int, mark: str, size: int) -> None:
 
 
 def forget_settled(disk: Disk, directory: int, known: str = "") -> None:
-    """Take the note away for good before another log comes: an old note must not measure it. Lets OSError through.
+    """Remove the note for good before another log comes: an old note must not measure it. Lets OSError through.
 
-    One of the mark ``known`` may come back with the loss of power: it measures nothing else.
+    One of the mark ``known`` may come back after power loss: it applies to no other log.
     """
     mark = read_settled(disk, directory)[0]
     if not mark:
@@ -174,7 +174,7 @@ def _put_note(disk: Disk, descriptor: int, note: list[Any] | None) -> None:
 
 
 def read_settled(disk: Disk, directory: int) -> tuple[str, int]:
-    """What was noted last: the mark of a log, and its size; an empty mark if nothing was."""
+    """Return the last note: the mark of a log, and its size; an empty mark if there is none."""
     try:
         with reading(disk, LOCK_NAME, directory) as descriptor:
             noted = _read_card(disk, descriptor).get("settled")

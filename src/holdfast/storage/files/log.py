@@ -29,8 +29,8 @@ _KEPT_BYTES_MAX = 1 << 20
 class FileLog(Log):
     """The log of one key: appended with one ``write``, synced with one ``fdatasync``.
 
-    It has one of the forms that ``parts.py`` tells of. Offsets count from the log's beginning, whatever file it is
-    in; only what is remembered of the file being written counts from that file's own.
+    It has one of the forms that ``parts.py`` describes. Offsets count from the log's beginning, whatever file it is
+    in; only the positions in the current file count from that file's own beginning.
     """
 
     def __init__(self, tree: Tree, parts: tuple[str, ...], documents: FileDocuments) -> None:
@@ -42,21 +42,21 @@ class FileLog(Log):
         self._documents = documents
         self._inherited = 0
         self._descriptor: int | None = None
-        # The file that is written: its name below the root of the store, and its inode.
+        # The current file: its name below the root of the store, and its inode.
         self._place = ("", 0)
         self._size = 0
         self._found = 0
         self._synced = 0
         self._entries_synced = False
-        # After a failed sync the kernel may have dropped what the file should hold, so what was
-        # appended since the last sync is kept here, up to a bound.
+        # After a failed sync the kernel may have dropped data of the file, so everything appended since the last sync
+        # is kept here, up to a bound.
         self._kept: list[bytes] = []
         self._dead: HoldfastError | None = None
         self._open_lock = threading.Lock()
         self._sync_lock = threading.Lock()
 
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
-        """Write lines; the descriptor's lock is what keeps other writers out."""
+        """Write lines; the descriptor's lock keeps other writers out."""
         descriptor = self._descriptor
         if descriptor is None or self._dead is not None:
             descriptor = self._open_to_write()
@@ -75,7 +75,7 @@ class FileLog(Log):
             raise
 
     def sync(self) -> None:
-        """One ``fdatasync`` for all who wait; the directories as well the first time."""
+        """One ``fdatasync`` for all waiters; the first time for the directories as well."""
         target = self._size
         with self._sync_lock:
             if self._dead is not None:
@@ -87,7 +87,7 @@ class FileLog(Log):
                 self._entries_synced = self._sync_all()
             except OSError as error:
                 if error.errno in NO_DESCRIPTOR:
-                    # The way could not be opened; no sync has failed, so the next one may do.
+                    # The path could not be opened; no sync has failed, so the next one may succeed.
                     raise translated(error, f"syncing {self._name}") from error
                 self._dead = SyncFailed(errno=error.errno)
                 raise self._dead from error
@@ -125,7 +125,7 @@ class FileLog(Log):
                 return start, b"".join(opened.read(start))
 
     def read_part(self, start: int, stop: int) -> bytes:
-        """Some bytes of the files, at once if they are in one."""
+        """Return some bytes of the files, directly if they are in one."""
         with translation(f"reading {self._name}"):
             opened = self._open_to_read(start)
             if opened is None:
@@ -140,18 +140,18 @@ class FileLog(Log):
             return 0 if directory is None else log_size(self._disk, directory)
 
     def cut(self, offset: int, epoch: int) -> None:
-        """Quarantine first, then truncate: a crash between the two does it again."""
+        """Quarantine first, then truncate: a crash between the two repeats it."""
         torn = b"".join(self.read(offset))
         if not torn:
             return
-        # Named by place and content, so that doing it twice leaves one copy.
+        # Named by place and content, so that repeating it leaves one copy.
         self._documents.put(f"quarantine/torn-{offset}-{crc32(torn):08x}", torn)
         descriptor = self._open_to_write()
         with translation(f"looking at {self._name}"):
-            # By another name of the file another key may go on with its bytes.
+            # Another key may share its bytes by another name of the file.
             is_shared = offset < self._inherited or self._disk.node(descriptor).links > 1
         if is_shared:
-            # The files stay as they are to who shares them; what is kept becomes a file of its own. Closed before,
+            # Keys that share the files keep them unchanged; the kept bytes become a file of their own. Closed before,
             # so that no append can ever go to a file that the log has left.
             self.close()
             self._size = self._synced = self._found = 0
@@ -163,40 +163,40 @@ class FileLog(Log):
             self._disk.truncate(descriptor, offset - self._inherited)
             self._disk.sync(descriptor)
         except OSError as error:
-            # What the file holds now is unknown; another opening will see.
+            # The state of the file is unknown now; another opening will see.
             self._dead = SyncFailed(f"cutting {self._name} failed", errno=error.errno)
             raise self._dead from error
         self._size = self._synced = self._found = offset - self._inherited
         self._kept.clear()
 
     def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """Write the new file whole, give the old one a name in quarantine, then rename."""
+        """Write the new file completely, give the old one a name in quarantine, then rename."""
         self.close()
         with translation(f"replacing {self._name}"):
-            # The number by which the old file is known may be a later one's.
+            # The descriptor number of the old file may be reused.
             with self._tree.opened(self._parts) as directory:
                 if directory is not None:
                     forget_settled(self._disk, directory)
             FileForms(self._tree, self._parts).replace(chunks)
 
     def overwrite(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """Write the new file whole, then rename; what the old one was made of goes after that."""
+        """Write the new file completely, then rename; the old files are removed after that."""
         self.close()
         with translation(f"overwriting {self._name}"), self._tree.opened(self._parts, create=True) as directory:
             assert directory is not None
             found = look(self._disk, directory)
-            # A note of this very generation cannot be taken for one of the next: that has another inode.
+            # A note of this generation cannot be mistaken for the next: that has another inode.
             forget_settled(self._disk, directory, known="" if found is None else str(found.mark))
             FileForms(self._tree, self._parts).overwrite(directory, chunks, found)
 
     def generation(self) -> str:
-        """The file's inode: replacing gives another one."""
+        """The file's inode: replacing changes it."""
         with self._tree.opened(self._parts, doing=f"looking at {self._name}") as directory:
             found = None if directory is None else look(self._disk, directory)
         return "" if found is None else str(found.mark)
 
     def settled(self) -> int:
-        """By the note that the last writer left beside its lock when it closed the log."""
+        """By the note that the last writer left in its lock file when it closed the log."""
         with self._tree.opened(self._parts, doing=f"looking at {self._name}") as directory:
             if directory is None:
                 return 0
@@ -205,7 +205,7 @@ class FileLog(Log):
         return size if found is not None and str(found.mark) == mark else 0
 
     def damage(self) -> str:
-        """Frames of an archive, or inherited bytes, that are not there."""
+        """Missing frames of an archive, or missing inherited bytes."""
         with translation(f"reading {self._name}"):
             opened = self._open_to_read()
             if opened is None:
@@ -214,16 +214,16 @@ class FileLog(Log):
                 return opened.damage()
 
     def unsaved(self) -> bytes:
-        """What was appended since the last sync, from memory as far as it was kept."""
+        """Return what was appended since the last sync, from memory if it was kept."""
         if self._size - self._synced <= _KEPT_BYTES_MAX:
             return b"".join(self._kept)
         return b"".join(self.read(self._inherited + self._synced))
 
     def close(self) -> None:
-        """Close the file, and note how much of it is safe."""
+        """Close the file, and note how much of it is durable."""
         with self._sync_lock, self._open_lock:
-            # Whether all that was appended here, and the way to it, is on the medium. What was found may end in a
-            # torn record, which nobody promised.
+            # Whether everything appended here, and the path to it, is on the medium. What was found may end in a torn
+            # record, which was never acknowledged.
             is_safe = self._entries_synced and self._found < self._size == self._synced
             try:
                 if self._descriptor is not None and self._dead is None and is_safe:
@@ -243,7 +243,7 @@ class FileLog(Log):
                 note_settled(self._disk, directory, str(found.mark), size)
 
     def _sync_all(self) -> bool:
-        """Sync the documents that lines may name, the lines, the way to them; whether there was a log."""
+        """Sync the documents that lines may refer to, the lines, and their path; return whether there was a log."""
         self._documents.sync_pending()
         descriptor = self._descriptor
         if descriptor is not None:
@@ -261,14 +261,14 @@ class FileLog(Log):
         return True
 
     def _is_in_place(self) -> bool:
-        """Whether the file that is written still has its name: syncing one without says nothing."""
+        """Return whether the current file still has its name: syncing it is pointless otherwise."""
         if self._descriptor is None:
             return True
         path, inode = self._place
         try:
             node = self._tree.node_below(path)
         except OSError:
-            return True  # nothing can be said
+            return True  # unknown
         return node is not None and node.inode == inode
 
     def _open_to_read(self, start: int = 0) -> OpenLog | None:
@@ -287,7 +287,7 @@ class FileLog(Log):
             return self._descriptor
 
     def _opened(self, directory: int) -> int:
-        """The file, and its size, which is the only right place to go back to."""
+        """Return the file and its size, the only right place to go back to."""
         found = FileForms(self._tree, self._parts).ready_to_write(directory)
         branch = found is not None and found.is_branch
         self._inherited = found.inherited if found is not None else 0
@@ -305,10 +305,10 @@ class FileLog(Log):
         return descriptor
 
     def _take_back(self, descriptor: int, data: bytes, start: int, error: BaseException) -> None:
-        """Undo a failed append, so that the log ends with its last whole record.
+        """Undo a failed append, so that the log ends with its last complete record.
 
-        Raises the typed error for what the disk said; returns if it was something else, such as a
-        key press that interrupts the program. If it cannot be undone the log is dead.
+        Raises the typed error of the disk; returns if it was something else, such as an interrupt
+        of the program. If it cannot be undone the log is dead.
         """
         self._dead = StoreError(
             f"an append to {self._name} failed half-way and could not be taken back",
@@ -328,7 +328,7 @@ class FileLog(Log):
             raise failure from error
 
     def _cut_back(self, descriptor: int, start: int, size_max: int) -> bool:
-        """Remove what a failed append left; False if it cannot be, or is not only ours."""
+        """Remove what a failed append left; return False if that is impossible, or others share the bytes."""
         try:
             size = self._disk.node(descriptor).size
             ours = start <= size <= start + size_max
@@ -344,7 +344,7 @@ _checked = lru_cache(maxsize=16)(check_prefix)
 
 
 def read_pieces(tree: Tree, starts: Mapping[str, Sequence[int]], size: int) -> dict[str, Pieces]:
-    """What each plain log has at these places; what cannot be had so is left out."""
+    """Return the bytes of each plain log at these places; logs that cannot be read this way are left out."""
     found: dict[str, Pieces] = {}
     for above, keys in groupby(starts, folder_of):
         try:
@@ -357,7 +357,7 @@ def read_pieces(tree: Tree, starts: Mapping[str, Sequence[int]], size: int) -> d
                     if pieces is not None:
                         found[key] = pieces
         except (OSError, HoldfastError):
-            continue  # reading the log itself tells what is wrong
+            continue  # reading the log itself reports what is wrong
     return found
 
 

@@ -1,6 +1,6 @@
-"""The files in which a key's log lies, and how they are read as one.
+"""The files that make up a key's log, and how they are read as one.
 
-A log is the first of these that is there:
+A log is the first of these that exists:
 
 1. ``events.jsonl``, plain;
 2. ``events.jsonl.zst``, archived;
@@ -31,12 +31,12 @@ LOG_NAME = "events.jsonl"
 ARCHIVE_NAME = "events.jsonl.zst"
 OWN_NAME = "own.jsonl"
 BASE_NAME = "base.json"
-PARTS_MAX = 16  # a branch inherits at most so many files; one that would need more is a copy
+PARTS_MAX = 16  # a branch inherits at most so many files; one that would need more is copied
 _BASE_BYTES_MAX = 4096
-# Only another process that rewrites the log again and again could make a reader look this often.
+# Only another process that keeps rewriting the log could make a reader retry this often.
 _LOOKS_MAX = 100
-# Small enough to stay in the processor's cache while it is verified and decoded, and to leave no
-# hole in memory that what is made of it does not fill.
+# Small enough to stay in the processor's cache while it is verified and decoded, and to leave no hole in memory that
+# the decoded values do not fill.
 _READ_BYTES = 1 << 16
 
 
@@ -47,7 +47,7 @@ class Base(msgspec.Struct):
 
 
 class Part(NamedTuple):
-    """Some bytes of a log: ``size`` bytes of a file, of the last one as many as it has."""
+    """A part of a log: ``size`` bytes of a file; the last one as far as it goes."""
 
     name: str
     size: int
@@ -55,9 +55,9 @@ class Part(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What was found of a log.
+    """The files of a log, as they were found.
 
-    ``node`` is the file that tells one state of the log from another; ``parts`` are in order, with
+    ``node`` is the file that identifies this state of the log; ``parts`` are in order, with
     only the last one growing. Of an archive ``size`` is that of the file.
     """
 
@@ -67,7 +67,7 @@ class Look(NamedTuple):
     is_archived: bool = False
     is_branch: bool = False
     mark: int = 0
-    missing: int = 0  # bytes that a branch should have inherited and that are not there
+    missing: int = 0  # bytes that a branch should have inherited and that are missing
 
     @property
     def is_plain(self) -> bool:
@@ -76,17 +76,17 @@ class Look(NamedTuple):
 
     @property
     def inherited(self) -> int:
-        """How many bytes come before those that are the key's own."""
+        """The number of bytes before the key's own."""
         return sum(part.size for part in self.parts if not part.is_last)
 
 
 def base_part_name(number: int) -> str:
-    """The name of an inherited file, counted from 1."""
+    """Return the name of an inherited file, counted from 1."""
     return "base.jsonl" if number == 1 else f"base.{number}.jsonl"
 
 
 def look(disk: Disk, directory: int) -> Look | None:
-    """What a directory has of a log now; None if it has none. Forbidden for a symlink."""
+    """Return the files of a log in a directory; None if it has none. Forbidden for a symlink."""
     for _ in range(_LOOKS_MAX):
         node = disk.node_at(LOG_NAME, directory)
         if node is not None:
@@ -99,14 +99,14 @@ def look(disk: Disk, directory: int) -> Look | None:
             part = Part(ARCHIVE_NAME, node.size, is_last=True)
             return Look(node, [part], node.size, is_archived=True, mark=node.inode)
         found = _look_at_branch(disk, directory)
-        # It may have become plain or archived behind this one's back, and its files be gone.
+        # It may have become plain or archived meanwhile, and its files be gone.
         if _is_still_branch(disk, directory):
             return found
     raise _restless()
 
 
 def open_parts(disk: Disk, directory: int, start: int = 0) -> OpenLog | None:
-    """The files of a log from an offset on, all open and from the same moment; below 0 it counts from the end."""
+    """Open the files of a log from an offset on, all of the same moment; a negative offset counts from the end."""
     for _ in range(_LOOKS_MAX):
         found = look(disk, directory)
         if found is None:
@@ -119,7 +119,7 @@ def open_parts(disk: Disk, directory: int, start: int = 0) -> OpenLog | None:
 
 
 def log_size(disk: Disk, directory: int) -> int:
-    """How many bytes a log has. Raises TooLarge for an archive that claims absurdly many."""
+    """Return how many bytes a log has. Raises TooLarge for an archive that claims absurdly many."""
     found = look(disk, directory)
     if found is None or not found.is_archived:
         return 0 if found is None else found.size
@@ -131,11 +131,11 @@ def log_size(disk: Disk, directory: int) -> int:
 
 
 class OpenLog:
-    """The files of a log, open to be read. Closed by ``with``."""
+    """The files of a log, open for reading. Closed by ``with``."""
 
     def __init__(self, disk: Disk, found: Look, directory: int, start: int) -> None:
         self.found = found
-        self.files: list[tuple[Part, int]] = []  # the parts that lie after ``start``, each with a descriptor
+        self.files: list[tuple[Part, int]] = []  # the parts after ``start``, each with a descriptor
         self._disk = disk
         self.is_whole = False  # whether the log kept its form while its files were opened
         offset = 0
@@ -158,13 +158,13 @@ class OpenLog:
         self.close()
 
     def archive(self) -> Archive | None:
-        """What is in the archive, if that is what the log is."""
+        """Return the archive, if the log is archived."""
         if not self.found.is_archived:
             return None
         return open_archive(self._disk, self.files[0][1])
 
     def size(self) -> int:
-        """The bytes of the log. Raises TooLarge for an archive that claims absurdly many."""
+        """Return the size of the log. Raises TooLarge for an archive that claims absurdly many bytes."""
         archive = self.archive()
         if archive is None:
             return self.found.size
@@ -172,7 +172,7 @@ class OpenLog:
         return archive.size
 
     def read(self, start: int = 0) -> Iterator[bytes]:
-        """The bytes from an offset on, and what is added to the last file meanwhile."""
+        """Yield the bytes from an offset on, and what is added to the last file meanwhile."""
         if self.found.is_archived:
             return open_archive(self._disk, self.files[0][1]).read(start)
         if self.found.is_branch:
@@ -187,7 +187,7 @@ class OpenLog:
             offset += part.size
 
     def damage(self) -> str:
-        """What is wrong with the files, as a sentence; empty if nothing is. Reads an archive."""
+        """Return what is wrong with the files, as a sentence; empty if nothing is. Reads an archive."""
         archive = self.archive()
         if archive is not None:
             for _ in archive.read():
@@ -207,7 +207,7 @@ class OpenLog:
 
 
 def open_archive(disk: Disk, descriptor: int) -> Archive:
-    """An archive to be read through a descriptor, as long as that is open."""
+    """Return an archive that is read through a descriptor, while that is open."""
     from holdfast.storage.files.archive import Archive
 
     size = disk.node(descriptor).size
@@ -255,7 +255,7 @@ def _is_still_branch(disk: Disk, directory: int) -> bool:
 
 
 def _read_base(disk: Disk, directory: int) -> Base | None:
-    """What ``base.json`` says; nothing if it says nothing that can be understood."""
+    """Return ``base.json``; an empty one if it is not readable."""
     try:
         with reading(disk, BASE_NAME, directory) as descriptor:
             return msgspec.json.decode(disk.read_at(descriptor, _BASE_BYTES_MAX, 0), type=Base)
@@ -266,10 +266,10 @@ def _read_base(disk: Disk, directory: int) -> Base | None:
 
 
 def read_file_part(disk: Disk, descriptor: int, start: int, stop: int | None) -> Iterator[bytes]:
-    """The bytes of a file between two offsets, or to its end, in chunks.
+    """Yield the bytes of a file between two offsets, or to its end, in chunks.
 
-    Read to its end, a line comes from one look at the file: what follows a half line may be the
-    middle of another one by the next look, when a writer has cut it off and gone on.
+    At the end of the file, a line comes from one read: after half a line, the next read may return
+    the middle of another one, if a writer has cut it off and continued.
     """
     while stop is None or start < stop:
         wanted = _READ_BYTES if stop is None else min(_READ_BYTES, stop - start)
@@ -282,7 +282,7 @@ def read_file_part(disk: Disk, descriptor: int, start: int, stop: int | None) ->
                 chunk = chunk[:whole]
             elif len(chunk) < wanted:
                 if disk.read_at(descriptor, wanted, start) != chunk:
-                    continue  # it changes: look again
+                    continue  # it changes: try again
                 yield chunk
                 return
         yield chunk

@@ -1,9 +1,9 @@
-"""Ids that have capitals, by their folded form: only with one of those can a new id clash by case alone.
+"""Ids with capitals, by their folded form: a new id can clash by case alone only with one of those.
 
-``<root>/spellings/<folded id>`` has a line for each spelling with capitals that a session was made under, synced before
-the session is there. Lines are never taken away: whoever asks looks whether such a session is there now. An id without
-capitals, as those that are made here, asks for one name that is usually absent. A store that has no such folder is
-listed once; ``.listed`` says that this was done, and is the lock of whoever makes an id that has a namesake.
+``<root>/spellings/<folded id>`` has a line for each spelling with capitals that a session was created under, synced
+before the session exists. Lines are never removed: a check looks whether such a session exists now. An id without
+capitals, like generated ids, needs a check of one name that is usually absent. A store that has no such folder is
+listed once; ``.listed`` says that this was done, and is the lock for creating an id that has a namesake.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Spellings:
     """The records of all folders of sessions of one store. Lets OSError through."""
 
     def __init__(self, tree: Tree, is_there: Callable[[str], bool]) -> None:
-        """``is_there`` says whether a key has a log."""
+        """``is_there`` returns whether a key has a log."""
         self._tree = tree
         self._disk = tree.disk
         self._is_there = is_there
         self._listed: set[tuple[str, ...]] = set()
 
     def others(self, parts: tuple[str, ...]) -> list[str]:
-        """The keys that differ from this one only by case and may be there. Writes nothing."""
+        """Return the keys that differ from this one only by case and may exist. Writes nothing."""
         *above, name = parts
         folded = fold_id(name)
         if self._is_listed(parts[:-2]):
@@ -44,9 +44,9 @@ class Spellings:
         return ["/".join((*above, one)) for one in dict.fromkeys((folded, *found)) if one != name]
 
     def claim(self, parts: tuple[str, ...], give_up: Callable[[], None]) -> None:
-        """Raise InvalidId, after giving up, if a namesake of a key that is being made is there or in the making.
+        """Raise InvalidId, after ``give_up``, if a namesake of a key that is being created exists or is being created.
 
-        For who holds the key's lease: a namesake that is made at the same moment sees that, or is seen here.
+        For the holder of the key's lease: of two namesakes that are created at once at least one sees the other.
         """
         name = parts[-1]
         if fold_id(name) == name and self._is_listed(parts[:-2]) and not self.others(parts):
@@ -61,7 +61,7 @@ class Spellings:
 
     @contextmanager
     def alone(self, parts: tuple[str, ...]) -> Iterator[None]:
-        """Let nobody else decide about an id that has a namesake; this one is recorded."""
+        """Hold the lock for decisions about an id that has a namesake; this one is recorded."""
         with self._tree.opened(_folder(parts), create=True) as directory:
             assert directory is not None
             with held(self._disk, self._disk.open_lock(_LISTED, directory)) as lock:
@@ -76,13 +76,13 @@ class Spellings:
                 yield
 
     def check(self, parts: tuple[str, ...], besides: str = "") -> None:
-        """Raise InvalidId if a namesake has a log, or someone who is about to make it."""
+        """Raise InvalidId if a namesake has a log, or a process that is about to create it."""
         for other in self.others(parts):
             if other != besides and (self._is_there(other) or self._is_held(other)):
                 raise clashing("/".join(parts), other)
 
     def note(self, parts: tuple[str, ...]) -> None:
-        """Record a session that is there, perhaps copied by hand, unless the whole folder has to be listed anyway."""
+        """Record an existing session, perhaps copied by hand, unless the whole folder has to be listed anyway."""
         if fold_id(parts[-1]) != parts[-1] and self._is_listed(parts[:-2]):
             with self._tree.opened(_folder(parts), create=True) as directory:
                 assert directory is not None
@@ -94,7 +94,7 @@ class Spellings:
             folded = fold_id(name)
             if folded != name and name not in self._read(folded, directory):
                 with held(self._disk, self._disk.open_log(folded, directory, create=True)) as file:
-                    # With a newline before it: of a line before this one a crash may have left a part.
+                    # With a newline before it: a crash may have left a part of the line before.
                     write_all(self._disk, file, f"\n{name}\n".encode())
                     self._disk.sync(file)
                 new = True
@@ -119,7 +119,7 @@ class Spellings:
         return True
 
     def _is_held(self, key: str) -> bool:
-        """Whether someone has the lock of a key; one that is left over has nobody."""
+        """Return whether a process has the lock of a key; a leftover lock file has no holder."""
         with self._tree.opened(tuple(key.split("/"))) as directory:
             if directory is None or self._disk.node_at(LOCK_NAME, directory) is None:
                 return False

@@ -59,7 +59,7 @@ class FileStore(FlushingStore):
         self._touched = Touched(self._tree)
         self._spellings = Spellings(self._tree, self.exists)
         self._lock = threading.Lock()
-        # Shared by all who ask, since a log's sync must cover what was put without one.
+        # Shared by all users, since a log's sync must cover documents put without one.
         self._documents: WeakValueDictionary[str, FileDocuments] = WeakValueDictionary()
 
     @cached_property
@@ -74,7 +74,7 @@ class FileStore(FlushingStore):
         return self.path if type(self._disk) is Disk else f"{self.path}#{id(self._disk)}"
 
     def log(self, key: str) -> FileLog:
-        """The key's ``events.jsonl``, or what stands for it."""
+        """The key's ``events.jsonl``, or the files in its place."""
         documents = self._documents.get(key) or self.documents(key)
         return FileLog(self._tree, _parts(key), documents)
 
@@ -90,7 +90,7 @@ class FileStore(FlushingStore):
         return FileLease(self._tree, _parts(key), self._touched, self._claim if is_session(key) else None)
 
     def exists(self, key: str) -> bool:
-        """Whether the log's files are there. Raises when that cannot be known."""
+        """Whether the log's files exist. Raises if that cannot be known."""
         with self._tree.opened(_parts(key), doing=f"looking for {key}") as directory:
             return directory is not None and look(self._disk, directory) is not None
 
@@ -109,7 +109,7 @@ class FileStore(FlushingStore):
                 try:
                     entry = self._log_entry(prefix + name, (*above, name))
                 except (Forbidden, Unavailable):
-                    continue  # a file or a symlink beside the sessions is none of ours
+                    continue  # files and symlinks beside the sessions are not ours
                 if entry is not None:
                     with contextlib.suppress(HoldfastError, OSError):
                         self._spellings.note((*above, name))
@@ -120,7 +120,7 @@ class FileStore(FlushingStore):
             return self._log_entry(key, _parts(key))
 
     def stamp(self, key: str) -> Stamp | None:
-        """Of a plain log; one of another form is not told quickly."""
+        """For a plain log only; other forms have no quick stamp."""
         try:
             node = self._tree.node_below(f"{key}/{LOG_NAME}")
         except OSError:
@@ -150,20 +150,20 @@ class FileStore(FlushingStore):
                 raise
 
     def may_hold(self, key: str, folder: str) -> bool:
-        """By one look at the folder, without opening any."""
+        """By one stat of the folder, without opening any."""
         try:
             return self._tree.node_below(f"{key}/{folder}") is not None
         except OSError:
             return True
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
-        """One look at the directory above them; the marks are inodes."""
+        """By one scan of the directory above them; the marks are inodes."""
         above = check_prefix(prefix)
         with self._tree.opened(above, doing=f"listing {prefix}") as directory:
             found = () if directory is None else self._disk.scan_inodes(directory)
             known = {name: f"{inode:x}" for name, inode in found if is_id(name)}
             for name in [name for name in known if name.endswith(".md")]:
-                # Where a project's store is, people keep the files of their agents too, beside the folders.
+                # In a project's store people keep the files of their agents too, beside the folders.
                 node = None if directory is None else self._disk.node_at(name, directory)
                 if node is not None and not node.is_directory:
                     del known[name]
@@ -193,12 +193,12 @@ class FileStore(FlushingStore):
                 self._rename(source, target)
         self._touched.note(to, held=False)
         with self._lock:
-            # What these knew of unsynced documents went with the directory.
+            # Their notes of unsynced documents went with the directory.
             self._documents.pop(key, None)
             self._documents.pop(to, None)
 
     def drop(self, key: str) -> None:
-        """Out of sight with one rename, then removed; what a crash leaves goes when the key is dropped again."""
+        """Hidden with one rename, then removed; what a crash leaves is removed when the key is dropped again."""
         *above, name = _parts(key)
         with self._tree.opened(tuple(above), doing=f"dropping {key}") as directory:
             swept = directory is not None and remove_tree(self._disk, _DROPPED + name, directory)
@@ -206,7 +206,7 @@ class FileStore(FlushingStore):
             self.drop_all([key])
 
     def drop_all(self, keys: Sequence[str]) -> None:
-        """Each out of sight with a rename; those of a folder are synced together, then removed."""
+        """Each hidden with a rename; those of a folder are synced together, then removed."""
         for folder, below in groupby(keys, folder_of):
             self._drop_below(folder, list(below))
 
@@ -222,7 +222,7 @@ class FileStore(FlushingStore):
                         self._disk.rename(_parts(key)[-1], directory, name, directory)
                         gone.append(name)
             finally:
-                # Before anything of them goes: a crash leaves a key whole, or out of sight.
+                # Before anything is removed: a crash leaves a key whole, or hidden.
                 if directory is not None and gone:
                     self._disk.sync_directory(directory)
                     do_each(lambda name: remove_tree(self._disk, name, directory, sync=False), gone)
@@ -233,7 +233,7 @@ class FileStore(FlushingStore):
             self._make_room(key)
 
     def scrub(self) -> list[str]:
-        """What crashes left of keys that were dropped goes too."""
+        """Also removes what crashes left of dropped keys."""
         with translation("scrubbing"):
             with self._tree.opened(("spaces",)) as spaces:
                 inside = [] if spaces is None else self._disk.scan(spaces)
@@ -247,7 +247,7 @@ class FileStore(FlushingStore):
         return []
 
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
-        """Second names for the log's files, in constant time; a copy where there can be none."""
+        """Hard links to the log's files, in constant time; a copy where there can be none."""
         check_branch(self, key, to, size)
         target = _parts(to)
         with translation(f"branching {key}"), making(self._tree, target) as hidden:
@@ -260,7 +260,7 @@ class FileStore(FlushingStore):
         self._touched.note(to, held=False)
 
     def base_size(self, key: str) -> int:
-        """What ``base.json`` says, as far as it is there."""
+        """From ``base.json``, as far as the files exist."""
         found = self._look(key)
         return 0 if found is None else found.inherited
 
@@ -271,7 +271,7 @@ class FileStore(FlushingStore):
                 FileForms(self._tree, _parts(key)).make_plain()
 
     def archive(self, key: str) -> None:
-        """Write ``events.jsonl.zst``, read it back, then remove what it was made of."""
+        """Write ``events.jsonl.zst``, read it back, then remove the old files."""
         with translation(f"archiving {key}"), self._held_log(key):
             FileForms(self._tree, _parts(key)).archive()
 
@@ -316,12 +316,12 @@ class FileStore(FlushingStore):
         size, modified = found.size, found.node.modified
         etag = f"{found.node.inode:x}-{size:x}-{modified:x}"
         if archive is not None:
-            # As it was when the log was archived: that is no change to whoever lists it.
+            # As it was when the log was archived: archiving is no change in a list.
             size, modified = archive.size, modified if archive.modified is None else archive.modified
         return Entry(key, size, modified // _MS, etag)
 
     def _claim(self, lease: FileLease) -> None:
-        """See to it that a key whose lease was just taken is the only one of its name, case aside, to be made."""
+        """Make sure that no namesake, case aside, of a key whose lease was just taken is created."""
 
         def give_up() -> None:
             lease.release()
@@ -332,7 +332,7 @@ class FileStore(FlushingStore):
 
     @contextmanager
     def _unique(self, key: str, besides: str = "") -> Iterator[None]:
-        """Keep others from making a namesake, for a key that is about to get its name. Raises InvalidId."""
+        """Keep others from creating a namesake of a key that is about to get its name. Raises InvalidId."""
         if not is_session(key):
             yield
             return
@@ -341,7 +341,7 @@ class FileStore(FlushingStore):
             yield
 
     def _has_content(self, key: str) -> bool:
-        """Whether there is more at a key than a lock."""
+        """Return whether there is more at a key than a lock."""
         return self.exists(key) or bool(self.documents(key).names())
 
     def _is_taken(self, key: str) -> bool:
@@ -349,8 +349,8 @@ class FileStore(FlushingStore):
 
     @contextmanager
     def _held(self, key: str) -> Iterator[None]:
-        """Hold the lease of a key that has something; NotFound if it has not."""
-        # Looked at before too, since taking the lease makes a directory.
+        """Hold the lease of a key that has any data; NotFound if it has none."""
+        # Checked before as well, since taking the lease creates a directory.
         if not self._has_content(key):
             raise NotFound(f"no such file or directory: {key}")
         with FileLease(self._tree, _parts(key), self._touched).held("store", 0):
@@ -370,7 +370,7 @@ class FileStore(FlushingStore):
             yield found
 
     def _make_room(self, key: str) -> None:
-        """Remove what a key has that is not taken: a lock, or what a crash left of a beginning."""
+        """Remove the remains at a free key: a lock, or what a crash left of a beginning."""
         *above, name = _parts(key)
         with self._tree.opened(tuple(above)) as directory:
             if directory is None or self._disk.node_at(name, directory) is None:
@@ -384,7 +384,7 @@ class FileStore(FlushingStore):
         with self._tree.opened(source[:-1]) as above, self._tree.opened(target[:-1], create=True) as below:
             assert above is not None
             assert below is not None
-            # Before anything is moved there, the way there must be safe.
+            # Before anything is moved there, the path must be durable.
             self._tree.sync(target[:-1])
             try:
                 self._disk.rename(source[-1], above, target[-1], below)
@@ -398,5 +398,5 @@ class FileStore(FlushingStore):
 
 @lru_cache(maxsize=1024)
 def _parts(key: str) -> tuple[str, ...]:
-    """The names that lead to a key, which is checked when it is first used."""
+    """Return the path components of a key, which is checked at its first use."""
     return tuple(check_key(key).split("/"))

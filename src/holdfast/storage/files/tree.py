@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from _thread import RLock, get_ident  # all that `threading` would be loaded for
+from _thread import RLock, get_ident  # the only parts of `threading` that are needed
 from contextlib import contextmanager
 
 from holdfast.errors import Forbidden, HoldfastError, StoreError, StoreFull, Unavailable
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 LOCK_NAME = "lock"
 _WRITABLE_BY_OTHERS = 0o022
 _TRIES = 20
-# Not ours to read, or on a file system that does not sync directories.
+# Not readable for us, or on a file system that does not sync directories.
 _CANNOT_SYNC = (errno.EACCES, errno.EINVAL, errno.EROFS, errno.EBADF)
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 _SCHEME_CHARS_MIN = 2  # one letter before a colon is a drive of Windows
 
 
 def is_path(where: str) -> bool:
-    """Whether this is the path of a directory, and not a URL."""
+    """Return whether this is the path of a directory, and not a URL."""
     scheme, colon, _ = where.partition(":")
     return not colon or len(scheme) < _SCHEME_CHARS_MIN or "/" in scheme or "\\" in scheme
 
 
 def real_path(path: str) -> str:
-    """The whole path of what a user named as a store, without symlinks.
+    """Return the whole path of a store without symlinks.
 
-    From then on it is walked without following any. Raises Forbidden for a symlink that others may
-    have put on the way, Unavailable for those that lead in a circle.
+    From then on it is walked without following any. Raises Forbidden for a symlink on the path that others may
+    have created, Unavailable for a cycle.
     """
     try:
         return resolved(path)
@@ -51,7 +51,7 @@ def real_path(path: str) -> str:
 
 
 class Tree:
-    """The root of a store and the way down from it."""
+    """The root of a store and access to the directories below it."""
 
     def __init__(self, path: str, disk: Disk) -> None:
         self.path = os.path.normpath(path)
@@ -59,21 +59,20 @@ class Tree:
         self._root: int | None = None
         self._ancestors_synced = False
         self._made_in: set[str] = set()
-        # Only the thread that keeps a directory open goes by it: to all others its name may
-        # stand for another one by now.
+        # Used only by the thread that keeps a directory open: for all others its name may belong to another one by now.
         self._kept: dict[tuple[int, tuple[str, ...]], int] = {}
-        # Taken again by the same thread where an interrupt within ``at_root`` has a lease given back on the way out.
+        # Reentrant: an interrupt within ``at_root`` may have a lease released on the way out.
         self._lock = RLock()
 
     def root(self, *, create: bool) -> int | None:
-        """A descriptor of the root that stays open; None if there is no such directory."""
+        """Return a descriptor of the root that stays open; None if there is no such directory."""
         with self._lock:
             if self._root is None:
                 self._root = self._open_root(create=create)
             return self._root
 
     def open(self, parts: tuple[str, ...], *, create: bool) -> int | None:
-        """A descriptor of a directory below the root, for the caller to close."""
+        """Return a descriptor of a directory below the root, for the caller to close."""
         above = self._kept.get((get_ident(), parts[:-1]))
         if above is not None and parts:
             return self._step(parts[-1], above, create=create, passing=False)[0]
@@ -101,15 +100,15 @@ class Tree:
             except OSError as error:
                 self._refuse(part, above, error)
             finally:
-                with contextlib.suppress(OSError):  # every opening passes here: not one call of ours more
+                with contextlib.suppress(OSError):  # every opening comes through here: not one call more
                     self.disk.close(above)
         return current
 
     def node_below(self, path: str) -> Node | None:
-        """What is at a path below the root, which must be open; None if nothing is.
+        """Return the node at a path below the root, which must be open; None if nothing is there.
 
-        Only to compare it with an earlier look: a symlink on the way is followed. Raises OSError
-        where it cannot be seen.
+        Only for comparison with an earlier one: a symlink on the path is followed. Raises OSError
+        if it cannot be seen.
         """
         with self._lock:
             if self._root is None:
@@ -121,7 +120,7 @@ class Tree:
 
     @contextmanager
     def opened(self, parts: tuple[str, ...], *, create: bool = False, doing: str = "") -> Iterator[int | None]:
-        """Open a directory below the root for a ``with`` block; with ``doing``, errors inside of it become typed."""
+        """Open a directory below the root for a ``with`` block; with ``doing``, errors inside it become typed."""
         descriptor = kept = self._kept.get((get_ident(), parts))
         try:
             if kept is None:
@@ -136,10 +135,10 @@ class Tree:
                 let_go(self.disk, descriptor)
 
     def keep(self, parts: tuple[str, ...]) -> int | None:
-        """Walk to a directory once for all that this thread asks of it until ``walk_again``.
+        """Walk to a directory once for all calls of this thread until ``walk_again``.
 
-        None if it is not there. Whoever must know that the name still stands for the directory
-        calls ``walk_again`` before.
+        None if it does not exist. A caller that must be sure that the name still belongs to the
+        directory calls ``walk_again`` before.
         """
         place = (get_ident(), parts)
         descriptor = self._kept.get(place)
@@ -150,7 +149,7 @@ class Tree:
         return descriptor
 
     def walk_again(self, parts: tuple[str, ...]) -> None:
-        """Stop going by the directory that this thread has kept open."""
+        """Stop using the directory that this thread has kept open."""
         descriptor = self._kept.pop((get_ident(), parts), None)
         if descriptor is not None:
             with contextlib.suppress(OSError):
@@ -158,7 +157,7 @@ class Tree:
 
     @contextmanager
     def at_root(self) -> Iterator[int]:
-        """The root, made if need be, for a few calls of the disk: nobody else gets at it."""
+        """Hold the root, created if need be, exclusively for a few calls of the disk."""
         with self._lock:
             if self._root is None:
                 self._root = self._open_root(create=True)
@@ -166,7 +165,7 @@ class Tree:
             yield self._root
 
     def sync(self, parts: tuple[str, ...]) -> None:
-        """Make all entries that lead to a directory survive power loss: who made some may have died before its sync."""
+        """Make all entries that lead to a directory survive power loss, also those of a process that died."""
         for depth in range(len(parts), -1, -1):
             with self.opened(parts[:depth]) as descriptor:
                 if descriptor is not None:
@@ -176,10 +175,10 @@ class Tree:
             self._ancestors_synced = True
 
     def _sync_ancestors(self) -> None:
-        """The entries that lead to the root: of this user's directories, and of the one above.
+        """Sync the entries that lead to the root: of this user's directories, and of the one above.
 
-        Higher up nothing can be of our making. What this process made must be synced; what an
-        earlier one may have made is synced if it can be.
+        Nothing higher up can be ours. What this process made must be synced; what an
+        earlier one may have made is synced if possible.
         """
         path, own = self.path, True
         while own and os.path.dirname(path) != path:
@@ -233,7 +232,7 @@ class Tree:
         return descriptor
 
     def _walk_path(self, path: str, *, create: bool) -> int | None:
-        """A descriptor of a directory anywhere, reached from the top."""
+        """Return a descriptor of a directory anywhere, reached from the top."""
         parts = [part for part in path.split("/") if part] or ["."]
         current = self.disk.open_root()
         for depth, part in enumerate(parts, 1):
@@ -250,7 +249,7 @@ class Tree:
         return current
 
     def _step(self, name: str, parent: int, *, create: bool, passing: bool) -> tuple[int | None, bool]:
-        """One level down: its descriptor, and whether it had to be made."""
+        """Go one level down; return its descriptor, and whether it had to be created."""
         enter = self.disk.open_passage if passing else self.disk.open_directory
         made = False
         for _ in range(_TRIES):
@@ -261,14 +260,14 @@ class Tree:
                     return None, False
             except OSError as error:
                 self._refuse(name, parent, error)
-            # Again if another one moves it away before it is entered, or while it is being made.
+            # Again if another process moves it away before it is entered, or while it is being created.
             with contextlib.suppress(FileExistsError, FileNotFoundError):
                 self.disk.make_directory(name, parent)
             made = True
         return enter(name, parent), made
 
     def _refuse(self, name: str, parent: int, error: OSError) -> NoReturn:
-        """Raise what is wrong: a symlink or a file in the way is a matter of safety."""
+        """Raise the error: a symlink or a file on the path is a matter of safety."""
         node = self.disk.node_at(name, parent)
         if node is not None and node.is_symlink:
             raise Forbidden(
@@ -282,7 +281,7 @@ class Tree:
 
 
 def let_go(disk: Disk, descriptor: int) -> None:
-    """Close a descriptor. An error of closing says nothing that a sync would not have said."""
+    """Close a descriptor. An error of closing adds nothing to what a sync would have reported."""
     try:
         disk.close(descriptor)
     except OSError:
@@ -299,15 +298,15 @@ def held(disk: Disk, descriptor: int) -> Iterator[int]:
 
 
 def reading(disk: Disk, name: str, directory: int) -> AbstractContextManager[int]:
-    """Open a file to read for the length of a ``with`` block."""
+    """Open a file for reading during a ``with`` block."""
     return held(disk, disk.open_read(name, directory))
 
 
 def walk(disk: Disk, path: str, *, passing: bool = True, make: Callable[[str, int], None] | None = None) -> int:
-    """A descriptor of a directory anywhere, reached from the top without following a symlink.
+    """Return a descriptor of a directory anywhere, reached from the top without following a symlink.
 
-    If it is only passed through, nothing can be done with it but going further down. ``make`` is
-    called with the name and the place of a directory that is missing. Lets OSError through.
+    If it is only passed through, it can be used for nothing but going further down. ``make`` is
+    called with the name and the place of a missing directory. Lets OSError through.
     """
     parts = [part for part in path.split("/") if part] or ["."]
     current = disk.open_root()
@@ -325,12 +324,15 @@ def walk(disk: Disk, path: str, *, passing: bool = True, make: Callable[[str, in
 
 
 def plain_file(disk: Disk, name: str, directory: int, path: str) -> Node | None:
-    """Make a file of this name, 0600, unless there is one; what was there. Raises Forbidden for what is no file."""
+    """Create a file of this name, 0600, unless it exists; return the existing node.
+
+    Raises Forbidden if it is not a file.
+    """
     node = disk.node_at(name, directory)
     if node is None:
         try:
             let_go(disk, disk.open_new(name, directory))
-        except FileExistsError:  # another process was quicker: its file is looked at, too
+        except FileExistsError:  # another process was quicker: its file is checked, too
             node = disk.node_at(name, directory)
     if node is not None and (node.is_symlink or node.is_directory):
         raise Forbidden(f"{path} is not a plain file")
@@ -338,7 +340,7 @@ def plain_file(disk: Disk, name: str, directory: int, path: str) -> Node | None:
 
 
 def write_all(disk: Disk, descriptor: int, data: bytes | memoryview) -> None:
-    """Write until the disk has taken all of it or says why not."""
+    """Write until the disk has accepted all of it, or raise."""
     rest = memoryview(data)
     while rest:
         written = disk.write(descriptor, rest)
@@ -348,14 +350,14 @@ def write_all(disk: Disk, descriptor: int, data: bytes | memoryview) -> None:
 
 
 def read_all(disk: Disk, descriptor: int, start: int = 0, size: int = 1 << 18) -> Iterator[bytes]:
-    """The bytes of a file from an offset on, in chunks of at most this size."""
+    """Yield the bytes of a file from an offset on, in chunks of at most this size."""
     while chunk := disk.read_at(descriptor, size, start):
         yield chunk
         start += len(chunk)
 
 
 def remove_tree(disk: Disk, name: str, above: int, *, sync: bool = True) -> bool:
-    """Remove a directory with all that is in it; whether it was there. Lets OSError through."""
+    """Remove a directory with its contents; return whether it existed. Lets OSError through."""
     if disk.node_at(name, above) is None:
         return False
     _empty(disk, name, above)
@@ -367,7 +369,7 @@ def remove_tree(disk: Disk, name: str, above: int, *, sync: bool = True) -> bool
 
 def _empty(disk: Disk, name: str, above: int) -> None:
     with held(disk, disk.open_directory(name, above)) as directory:
-        # The lock goes last: whoever takes the place once it is gone finds nothing else there.
+        # The lock goes last: after that the next owner of the place finds nothing else there.
         for inside in sorted(disk.scan(directory), key=LOCK_NAME.__eq__):
             node = disk.node_at(inside, directory)
             if node is not None and node.is_directory:
@@ -378,7 +380,7 @@ def _empty(disk: Disk, name: str, above: int) -> None:
 
 
 def translated(error: OSError, doing: str) -> StoreError | Forbidden:
-    """The typed error for what the operating system said."""
+    """Return the typed error for an error of the operating system."""
     why = os.strerror(error.errno) if error.errno else str(error)
     if is_full(error):
         return StoreFull(f"no space left while {doing}", errno=error.errno)
@@ -394,7 +396,7 @@ def translated(error: OSError, doing: str) -> StoreError | Forbidden:
 
 @contextmanager
 def translation(doing: str) -> Iterator[None]:
-    """Turn what the operating system says inside the block into a typed error."""
+    """Turn errors of the operating system inside the block into typed errors."""
     try:
         yield
     except HoldfastError:

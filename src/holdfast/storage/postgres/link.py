@@ -1,4 +1,4 @@
-"""The way to a PostgreSQL server: one thread, a few connections, and what to do when they break."""
+"""The connection to a PostgreSQL server: one thread, a few connections, and retries when they break."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 Work = Callable[[], Coroutine[Any, Any, T]]
 _CHANNEL = "holdfast"
 _SAY_AFTER_S = 0.005
-# One statement is one transaction: the setting is of that one alone.
+# One statement is one transaction: the setting applies to that one alone.
 _NOTIFY = """
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, said)
 FROM unnest($2::text[]) AS said
@@ -41,15 +41,15 @@ _BACK_OFF_MAX_S = 2.0
 _FIRST_S = 5.0
 _ANSWER_S = 2
 _CALLED_OFF_S = 5
-# Worth another try: the connection broke, the server is going or coming, or two were in each other's way.
+# Worth another try: the connection broke, the server is stopping or starting, or two were in each other's way.
 _AGAIN = ("08", "40", "57P", "57014", "55P03", "53300", "23505")
-# What the server did in such a statement it may have done in full, or not at all.
+# With these errors the server may have done all of the statement, or nothing.
 _UNKNOWN = ("08", "57P")
 _FULL = ("53100", "53200", "53400")
 _REFUSED = ("28", "42501", "0P")
 _READS_ONLY = "25006"
 _NO_SUCH_HOST = "TargetServerAttributeNotMatched"
-# A pooler stands for the server with a number of its own. In one simple message, of which nothing stays behind.
+# A pooler answers for the server with a number of its own. In one simple message, which leaves nothing behind.
 _IS_SERVER = "SELECT 1 / (pg_backend_pid() = {})::int"
 _IS_NOT = "22012"
 
@@ -61,14 +61,14 @@ class ServerLink:
         self._dsns = dsns
         self._options = options
         self.is_pooled = False
-        """Whether a pooler was found before the server: then nothing outlives a transaction, and nobody is called."""
+        """Whether a pooler is in front: then nothing outlives a transaction, and notifications do not work."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        # Of each loop its own: one may begin while another one that was closed is still ending.
+        # One for each loop: a new one may begin while a closed one is still ending.
         self._idle: dict[asyncio.AbstractEventLoop, list[Connection]] = {}
         self._slots: asyncio.Semaphore | None = None
-        self._calling: asyncio.Lock | None = None  # who has it opens the line on which the server speaks
+        self._calling: asyncio.Lock | None = None  # held while the line for notifications is opened
         self._forks = forks.count
         self._migrated = False
         self._tasks: dict[Future[Any], asyncio.Task[Any]] = {}
@@ -81,26 +81,26 @@ class ServerLink:
         return self._options.schema
 
     def run(self, work: Callable[[Connection], Awaitable[T]], *, again: bool = True) -> T:
-        """What ``work`` gives for a connection, called on the thread of this link.
+        """Return the result of ``work`` with a connection, called on the thread of this link.
 
-        With ``again`` it is tried once more, for as long as the options allow, when the connection
-        breaks or the server asks for it; so it must do no harm the second time. Without, the error
-        says that the outcome is not known.
+        With ``again`` it is retried, as long as the options allow, when the connection
+        breaks or the server asks for it; so repeating it must be harmless. Without, the error
+        says that the outcome is unknown.
         """
         return self._on_thread(partial(self.tried, work, again=again))
 
     def fetch(self, query: str, *values: Any) -> list[Any]:
-        """The rows of one statement, which must do no harm the second time."""
+        """Return the rows of one statement, which must be harmless to repeat."""
         return self.run(lambda connection: connection.fetch(query, *values))
 
     def begin(self, work: Work[None]) -> None:
-        """Begin it on the link's thread; a close calls it off. Raises RuntimeError where no thread can start."""
+        """Begin it on the link's thread; a close cancels it. Raises RuntimeError if no thread can be started."""
         self._renew_after_fork()
         with self._lock:
             self._started().call_soon_threadsafe(self._work, work, new_outcome())
 
     def listen(self, name: str) -> threading.Event:
-        """An event that is set when something is said of ``name``, as far as the line holds."""
+        """Return an event that is set on a notification of ``name``, while the line holds."""
         heard = threading.Event()
         with self._lock:
             self._changed.setdefault(name, []).append(heard)
@@ -109,9 +109,9 @@ class ServerLink:
         return heard
 
     def say(self, names: Iterable[str]) -> None:
-        """Tell those who listen, soon, and without anyone waiting for it.
+        """Notify listeners soon, without anyone waiting for it.
 
-        In a transaction of its own that waits for no disk: with a message in it, commits of the
+        In a transaction of its own that waits for no disk: with a notification in it, commits of the
         whole server happen one after the other.
         """
         with self._lock:
@@ -121,7 +121,7 @@ class ServerLink:
                 self._loop.call_soon_threadsafe(self._work, self._say, new_outcome())
 
     def keep_listening(self) -> None:
-        """Open the line again on which the server speaks, if it broke."""
+        """Open the line for notifications again, if it broke."""
         listener = self._listener
         if listener is None or listener.is_closed():
             with contextlib.suppress(HoldfastError):
@@ -136,7 +136,7 @@ class ServerLink:
                 self._changed.pop(name, None)
 
     def close(self) -> None:
-        """Close the connections and end the thread; whoever waits gets Unavailable. It can be used again."""
+        """Close the connections and end the thread; waiters get Unavailable. It can be used again."""
         self._renew_after_fork()
         with self._lock:
             loop, thread = self._loop, self._thread
@@ -162,7 +162,7 @@ class ServerLink:
                         raise translated(error, "beginning to talk to PostgreSQL") from error
                     # The interpreter is about to end.
                     raise Unavailable(f"PostgreSQL cannot be reached any more: {error}") from error
-                # Under the lock: what is begun before a close is called off by it.
+                # Under the lock: what begins before a close is cancelled by it.
                 loop.call_soon_threadsafe(self._work, work, outcome)
             return outcome.result()
         except CancelledError:
@@ -173,7 +173,7 @@ class ServerLink:
             raise
 
     def _call_off(self, outcome: Future[Any]) -> None:
-        """Whoever waited was interrupted: what it asked for must not be done after what it asks for next."""
+        """Cancel the work of an interrupted waiter: it must not be done after the waiter's next request."""
         loop = self._loop
         if loop is not None:
             loop.call_soon_threadsafe(self._stop, outcome)
@@ -197,7 +197,7 @@ class ServerLink:
     def _stop(self, outcome: Future[Any]) -> None:
         task = self._tasks.get(outcome)
         if task is None:
-            outcome.cancel()  # it is not to begin
+            outcome.cancel()  # it must not begin
         else:
             task.cancel()
 
@@ -216,7 +216,7 @@ class ServerLink:
         return self._loop
 
     def _renew_after_fork(self) -> None:
-        """A child has neither the thread nor a right to the parent's connections."""
+        """In a forked child, drop the parent's thread and connections."""
         if self._forks != forks.count:
             self._forks = forks.count
             _abandoned.append((self._loop, self._idle, self._listener))
@@ -226,7 +226,7 @@ class ServerLink:
 
     # -- on the thread -----------------------------------------------------------------------
     async def tried(self, work: Callable[[Connection], Awaitable[T]], *, again: bool = True) -> T:
-        """What ``run`` does, for whoever is on the thread of this link already."""
+        """Do what ``run`` does, for callers on the thread of this link."""
         begun = time.monotonic()
         wait = _BACK_OFF_S
         unknown = False
@@ -243,14 +243,14 @@ class ServerLink:
             except HoldfastError:
                 raise
             except Exception as error:
-                # Whether what was asked may have been done: any other error takes the transaction back.
+                # Whether the request may have been carried out: any other error rolls the transaction back.
                 state = getattr(error, "sqlstate", None)
                 unknown = unknown or (connection is not None and (state is None or str(state).startswith(_UNKNOWN)))
-                moved = state == _READS_ONLY and len(self._dsns) > 1  # another host takes writes now
+                moved = state == _READS_ONLY and len(self._dsns) > 1  # another host accepts writes now
                 if moved and connection is not None:
                     connection.terminate()
                 retriable = (moved or _is_retriable(error)) and (again or not unknown)
-                # Of a server that was never reached it is told soon: the address may be wrong.
+                # For a server that was never reached it is raised soon: the address may be wrong.
                 first = not self._migrated and connection is None
                 patience = min(self._options.retry_s, _FIRST_S if first else math.inf)
                 if not retriable or time.monotonic() + wait > begun + patience:
@@ -275,7 +275,7 @@ class ServerLink:
         return connection
 
     async def _worked(self, connection: Connection, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """What ``work`` gives; behind a pooler in one transaction, which stays on one connection of the server."""
+        """Return the result of ``work``; behind a pooler in one transaction, which stays on one connection."""
         if not self.is_pooled:
             return await work(connection)
         async with connection.transaction():
@@ -284,14 +284,14 @@ class ServerLink:
             return await work(connection)
 
     async def _connect(self) -> Connection:
-        """A connection to the first host that suits; the one that did the last time is asked first."""
+        """Return a connection to the first suitable host; the last suitable one is tried first."""
         failed: list[Exception] = []
         for dsn in tuple(self._dsns):
             try:
                 connection = await self._reach(dsn)
             except Exception as error:
                 if isinstance(error, HoldfastError) or (hasattr(error, "sqlstate") and not _is_retriable(error)):
-                    raise  # it answered: the others would say the same
+                    raise  # it answered: the others would answer the same
                 failed.append(error)
             else:
                 self._dsns.sort(key=lambda one: one != dsn)
@@ -305,7 +305,7 @@ class ServerLink:
             raise UsageError(
                 "a PostgreSQL store needs asyncpg", remedy="Install it with: pip install 'holdfast[postgres]'"
             ) from error
-        # The server gives up first: from its word it is known that nothing was stored.
+        # The server gives up first: its error shows that nothing was stored.
         patience = self._options.statement_s + _ANSWER_S
         connect = partial(asyncpg.connect, dsn, timeout=self._options.connect_s, command_timeout=patience)
         if not self.is_pooled:
@@ -353,7 +353,7 @@ class ServerLink:
         with self._lock:
             names, self._unsaid = sorted(self._unsaid), set()
         said = [",".join(names[at : at + _NAMES_AT_ONCE]) for at in range(0, len(names), _NAMES_AT_ONCE)]
-        # Whoever misses it looks again after a moment anyway.
+        # A listener that misses it polls again after a moment anyway.
         with contextlib.suppress(HoldfastError):
             await self.tried(lambda connection: connection.execute(_NOTIFY, _CHANNEL, said), again=False)
 
@@ -376,7 +376,7 @@ class ServerLink:
                 await connection.close(timeout=2)
         self._listener = None
         with self._lock:
-            self._unsaid.clear()  # nobody is going to say it: the next one to speak is the first
+            self._unsaid.clear()  # it will not be sent: the next notification is the first
 
 
 def _is_retriable(error: BaseException) -> bool:
@@ -386,7 +386,7 @@ def _is_retriable(error: BaseException) -> bool:
     if type(error).__name__ in ("InterfaceError", "InternalClientError", _NO_SUCH_HOST):
         return True
     if isinstance(error, (ssl.SSLError, socket.gaierror)):
-        return False  # a certificate or a name is wrong, and stays so
+        return False  # a certificate or a name is wrong, and stays wrong
     return isinstance(error, (OSError, asyncio.TimeoutError, EOFError))
 
 
@@ -415,15 +415,15 @@ def _typed(error: Exception, *, unknown: bool, again: bool) -> HoldfastError:
     return Unavailable(told, remedy=remedy, outcome="unknown")
 
 
-# What a parent process had: kept as it is, since to close it here would end the parent's.
+# Connections of a parent process: kept open, since closing them here would end the parent's.
 _abandoned: list[Any] = []
 
-# What the address of a PostgreSQL store says besides where the server is.
+# The options in the address of a PostgreSQL store, beside the server's.
 _FILES = {"sslrootcert", "sslcert", "sslkey", "sslcrl"}
 
 
 class UrlOptions:
-    """What the URL says besides where the server is."""
+    """The options in the URL, beside the address of the server."""
 
     def __init__(self, values: dict[str, str]) -> None:
         self.schema = values.pop("schema", "holdfast")
@@ -437,8 +437,8 @@ class UrlOptions:
             "search_path": f"{self.schema}, public",
             # Planning over all partitions costs more than the statements themselves.
             "plan_cache_mode": "force_generic_plan",
-            # Without knowing the values every plan looks costly enough to be compiled, which
-            # takes hundreds of times longer than it.
+            # Without knowing the values every plan looks expensive enough to be compiled, which takes hundreds of times
+            # longer than running it.
             "jit": "off",
             "statement_timeout": str(self.statement_s * 1000),
             "idle_in_transaction_session_timeout": str(self.statement_s * 1000),
@@ -446,7 +446,7 @@ class UrlOptions:
 
 
 def read_options(url: str) -> tuple[list[str], UrlOptions]:
-    """For each host the address as PostgreSQL knows it, and our own options. Raises UsageError."""
+    """Return for each host the address in PostgreSQL's form, and our own options. Raises UsageError."""
     parts = urlsplit(url)
     user, at, places = parts.netloc.rpartition("@")
     hosts = places.split(",")
@@ -454,7 +454,7 @@ def read_options(url: str) -> tuple[list[str], UrlOptions]:
         for host in hosts:
             urlsplit(f"//{host}").port  # noqa: B018 - reading it is the check
     except ValueError:
-        # Not shown: what stands in the place of a port is often a part of the password.
+        # Not shown: the text in place of a port is often a part of the password.
         raise UsageError(
             "the port in the address of the database is not a number",
             remedy="Write @, :, / and # in a user name or password as %40, %3A, %2F and %23.",
@@ -462,7 +462,7 @@ def read_options(url: str) -> tuple[list[str], UrlOptions]:
     values = dict(parse_qsl(parts.query, keep_blank_values=True))
     options = UrlOptions(values)
     for name in _FILES & values.keys():
-        # Told here: of one that is missing the library says no more than that some file is.
+        # Raised here: the library only says that some file is missing.
         if not os.path.isfile(values[name]):
             raise UsageError(f"{name} in the address: there is no file {values[name]}")
     if len(hosts) > 1:

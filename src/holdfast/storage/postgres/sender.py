@@ -1,4 +1,4 @@
-"""How lines get into a PostgreSQL store: one fenced statement for all logs that have some."""
+"""Appending to a PostgreSQL store: one fenced statement for all logs that have lines."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
 # A head that moved on, or belongs to another epoch, gives no row, and then nothing of that log is stored. One key may
-# be there twice, from a writer that lost it and from the one that has it now: so each row is known by its number, and
-# not by its key. The bytes are not in what is sorted and joined: they are looked at once, when they are stored.
+# occur twice, from a writer that lost it and from the one that has it now: so each row is identified by its number, and
+# not by its key. The bytes are not in what is sorted and joined: they are read once, when they are stored.
 _APPEND = """
 WITH input AS (
     SELECT n.id, i.epoch, i.start, i.size, i.number
@@ -45,8 +45,8 @@ WITH input AS (
 )
 SELECT m.number, m.id FROM moved m
 """
-# The same for lines of one log whose id is known from before: the server then looks at one
-# partition only. An id that is out of date has another epoch, or no head at all, and gives no row.
+# The same for lines of one log whose id is known: the server then reads one partition only. An outdated id has another
+# epoch, or no head at all, and gives no row.
 _APPEND_ONE = """
 WITH moved AS (
     UPDATE heads
@@ -63,18 +63,18 @@ _KNOWN_MAX = 4_096
 
 
 class LinkSender(Dispatch):
-    """Sends on the thread of the link itself: who waits for a batch wakes one thread, not two."""
+    """Sends on the thread of the link itself: a waiter for a batch wakes one thread, not two."""
 
     def __init__(self, link: ServerLink) -> None:
         super().__init__("holdfast-sender")
         self._link = link
         self._is_called = self._is_driving = False
         self.known: dict[str, UUID] = {}
-        """The ids of logs by their keys; one that is out of date does no harm."""
+        """The ids of logs by their keys; an outdated one is harmless."""
         self._send = partial(send, link, known=self.known)
 
     def close(self) -> None:
-        """Return once everything that waits was sent, or cannot be."""
+        """Return once everything in the queue was sent, or has failed."""
         self._renew_after_fork()
         with self._lock:
             while self._is_at_work:
@@ -94,7 +94,7 @@ class LinkSender(Dispatch):
         return True
 
     def _run(self) -> None:
-        """There is no thread of its own: it is the link's."""
+        """Run on the thread of the link instead of one of its own."""
         self._link.begin(self._drive)
 
     def _forget(self) -> None:
@@ -110,7 +110,7 @@ class LinkSender(Dispatch):
         with self._lock:
             self._is_called = False
             if self._is_driving:
-                return  # whoever called for it was interrupted, and called again
+                return  # the caller was interrupted, and called again
             self._is_driving = True
         try:
             while logs := self._next():
@@ -124,7 +124,7 @@ class LinkSender(Dispatch):
                     results = error
                 self._settle(batch, results)
         except CancelledError:
-            # The link was closed meanwhile: what was not under way is sent by the next thread.
+            # The link was closed meanwhile: the rest is sent by the next thread.
             with self._lock:
                 self._is_driving = False
                 begun = not self._ready() or self._start()
@@ -145,7 +145,7 @@ class LinkSender(Dispatch):
 async def send(
     link: ServerLink, packets: Sequence[Packet], known: dict[str, UUID] | None = None
 ) -> list[StoreError | None]:
-    """Store a batch, and look up what a broken connection did. ``known`` keeps the ids of logs between batches."""
+    """Store a batch, and check what a broken connection did. ``known`` keeps the ids of logs between batches."""
     ids = {} if known is None else known
     runs = joined(packets)
     whole = [run[0]._replace(data=b"".join(packet.data for packet in run)) for run in runs]
@@ -158,8 +158,8 @@ async def send(
 async def _send(
     connection: Connection, packets: list[Packet], known: dict[str, UUID], changed: set[str]
 ) -> list[StoreError | None]:
-    # It may be the second try after a lost connection. What the first one stored does not fit a
-    # second time, gives no row, and is then found in its place.
+    # It may be the second try after a lost connection. What the first one stored does not fit a second time, gives no
+    # row, and is then found in its place.
     id = known.get(packets[0].key) if len(packets) == 1 else None
     if id is not None:  # the only packet of a batch, by the id that its log had before
         at = (packets[0].epoch, packets[0].start, len(packets[0].data))
@@ -177,7 +177,7 @@ async def _send(
 
 
 def note_id(known: dict[str, UUID], key: str, id: UUID) -> None:
-    """Keep the id of a key among those of the others, not of all that there ever were."""
+    """Keep the id of a key, dropping old ones."""
     if len(known) > _KNOWN_MAX:
         known.clear()
     known[key] = id
@@ -196,9 +196,9 @@ def _columns(packets: list[Packet]) -> tuple[list[Any], ...]:
 
 
 async def _outcome(connection: Connection, packet: Packet) -> StoreError | None:
-    """Why a packet was not stored; None if it is there, stored by an earlier try."""
+    """Return why a packet was not stored; None if it is there, stored by an earlier try."""
     async with connection.transaction():
-        # Locked: whoever takes the key over meanwhile must not lose what is added then.
+        # Locked: another process that takes the key over meanwhile must not lose what is added then.
         head = await connection.fetchrow(LOCKED, packet.key)
         if head is None:
             return stale(packet.key)
@@ -216,35 +216,34 @@ async def _outcome(connection: Connection, packet: Packet) -> StoreError | None:
         return stale(packet.key)
 
 
-# Pieces that a PostgreSQL server would keep as they come, packed before they are sent.
-#
-# The server compresses rows of more than two thousand bytes only, and most turns are shorter: then each byte is sent,
-# written to its log, and kept in a page. Packed, a turn takes about half of that; packing takes a hundredth of the
-# time of an append, and unpacking about as long as reading a row.
-_LEAST_BYTES = 1_000  # less saves little, and takes as long to unpack
-_MOST_BYTES = 1_960  # what is longer, the server compresses
+# Pieces that a PostgreSQL server would store uncompressed, packed before they are sent.
+# The server compresses only rows of more than two thousand bytes, and most turns are shorter: then each byte is sent,
+# written to its log, and kept in a page. Packed, a turn takes about half of that; packing takes a hundredth of the time
+# of an append, and unpacking about as long as reading a row.
+_LEAST_BYTES = 1_000  # shorter ones save little, and take as long to unpack
+_MOST_BYTES = 1_960  # longer ones are compressed by the server
 _WORTH = 0.8
 _LEVEL = 1
 _WINDOW_LOG = 11  # more than the longest of them, and a compressor that takes little memory
 
-# Of each thread its own: a child process must not take over one that was at work.
+# One for each thread: a child process must not take over one that was in use.
 _of_thread = threading.local()
 
 
 def pack(data: bytes) -> tuple[bytes, bool]:
-    """What to store of a piece, and whether that is packed."""
+    """Return what to store of a piece, and whether that is packed."""
     size = len(data)
     if not _LEAST_BYTES <= size <= _MOST_BYTES:
         return data, False
     compressor = _compressor()
-    compressor.set_pledged_input_size(size)  # it is in the frame then, and checked at the end
+    compressor.set_pledged_input_size(size)  # the frame then has the size, which is checked at the end
     packed: bytes = compressor.compress(data, compressor.FLUSH_FRAME)
     return (packed, True) if len(packed) < size * _WORTH else (data, False)
 
 
 def _compressor() -> Any:
     found = getattr(_of_thread, "compressor", None)
-    # One that broke off in the middle of a frame is of no use any more.
+    # A compressor that was interrupted in a frame cannot be used any more.
     if found is None or found.last_mode != found.FLUSH_FRAME:
         zstd = zstd_module()
         parameter = zstd.CompressionParameter

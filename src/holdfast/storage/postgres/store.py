@@ -1,7 +1,7 @@
 """The PostgreSQL store: sessions of many machines, fenced by the database itself.
 
-An append is taken at once and sent with what other sessions have waiting; a flush returns once it is committed.
-Whoever lost the lease finds the epoch changed in the very statement that would store its lines, and is fenced.
+An append is accepted at once and sent with those of other sessions; a flush returns once it is committed.
+A writer that lost its lease finds the epoch changed in the very statement that would store its lines, and is fenced.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SELECT n.key, h.id, h.size, h.generation, h.version::text AS version,
     (extract(epoch FROM h.modified) * 1000)::bigint AS modified
 FROM names n JOIN heads h USING (id) WHERE h.generation > 0 AND n.key = $1
 """
-# A page of names, and then the head of each: the server would read through all heads for every page.
+# A page of names, and then the head of each: the server would otherwise scan all heads for every page.
 _ENTRIES = """
 SELECT n.key, h.id, h.size, h.generation, h.version::text AS version,
     (extract(epoch FROM h.modified) * 1000)::bigint AS modified
@@ -53,8 +53,8 @@ FROM (SELECT key, id FROM names WHERE folder = $1 AND key > $2 ORDER BY key LIMI
 CROSS JOIN LATERAL (SELECT * FROM heads WHERE id = n.id OFFSET 0) h ORDER BY n.key
 """
 _PAGE = 1000
-# Found by the index, which has many changes together, and then one by one. Names are looked up for
-# what was found: the server, which cannot know how little that is, would read through all of them.
+# Found by the index, which groups many changes, and then one by one. Names are looked up for the result: the server,
+# which cannot know how small it is, would scan all of them.
 _CHANGED = """
 SELECT n.key FROM heads h
 CROSS JOIN LATERAL (SELECT key, folder FROM names WHERE id = h.id OFFSET 0) n
@@ -65,7 +65,7 @@ _XID_DIGITS_MAX = 20
 
 
 class PostgresStore(LeasedStore):
-    """One schema of one database, shared by everyone who may use it."""
+    """One schema of one database, shared by all processes that may use it."""
 
     capabilities = Capabilities(syncs=True, shared=True, can_steal=True, defers=True, archives=True, unique=True)
 
@@ -109,11 +109,11 @@ class PostgresStore(LeasedStore):
         return _entry(rows[0]) if rows else None
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
-        """The keys that changed, by the transactions that the mark had not seen the end of."""
+        """The keys that changed, by the transactions that were not finished at the mark."""
         check_prefix(prefix)
         self._sender.catch_up()
         now = self.link.fetch(
-            # After a crash or a failover numbers of transactions that were lost are given again: then all is compared.
+            # After a crash or a failover the numbers of lost transactions are reused: then everything is compared.
             "SELECT replace(i.name::text, '-', '') || '-' || extract(epoch FROM pg_postmaster_start_time()) AS place,"
             " i.forgotten::text AS forgotten,"
             " pg_snapshot_xmin(pg_current_snapshot())::text AS seen FROM identity i"
@@ -127,7 +127,7 @@ class PostgresStore(LeasedStore):
         return Changes(new, frozenset(row["key"] for row in rows), listed=False)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
-        """Every key that has a name. What else has that name later is known by its etag."""
+        """Every key that has a name. Another thing of that name is recognised by its etag."""
         check_prefix(prefix)
         rows = self.link.fetch("SELECT key FROM names WHERE folder = $1", prefix)
         return {row["key"]: "" for row in rows}
@@ -137,7 +137,7 @@ class PostgresStore(LeasedStore):
         return cache_place(self.url)
 
     def space_catalog_place(self, space: str) -> str | None:
-        """In the user's cache directory: what is in the database is of all, and not of a space."""
+        """In the user's cache directory: the catalogue in the database covers everything, not one space."""
         return cache_place(f"{self.url}#spaces/{space}")
 
     def lend_catalog(self) -> ServerLink:
@@ -145,7 +145,7 @@ class PostgresStore(LeasedStore):
         return self.link
 
     def move(self, key: str, to: str) -> None:
-        """Under another name: only the name is written, whatever the key has."""
+        """Only the name is written, however much data the key has."""
         check_key(key)
         check_key(to)
         self.link.run(lambda connection: move_key(connection, key, to), again=False)
@@ -183,7 +183,7 @@ class PostgresStore(LeasedStore):
         return bool(rows and rows[0]["archived"])
 
     def scrub(self) -> list[str]:
-        """The server decides when it writes over what was removed."""
+        """The server decides when it overwrites what was removed."""
         told = (
             "PostgreSQL keeps removed rows in its files, its log and its backups until it writes"
             " over them; VACUUM FULL hastens it."
@@ -191,7 +191,7 @@ class PostgresStore(LeasedStore):
         return [told]
 
     def wait(self, key: str, seconds: float) -> None:
-        """Woken by what the server says to those who listen."""
+        """Woken by the server's notifications."""
         ear = self._ear(key)
         if ear is None:
             super().wait(key, seconds)
@@ -200,11 +200,11 @@ class PostgresStore(LeasedStore):
         ear.clear()
 
     def _ear(self, key: str) -> threading.Event | None:
-        """What is set when the key's log went on; None if there is no such key."""
+        """Return the event that is set when the key's log has grown; None if there is no such key."""
         with self._ears_lock:
             found = self._ears.pop(key, None)
             if found is not None:
-                self._ears[key] = found  # the one that was used last comes last
+                self._ears[key] = found  # the last used one comes last
         if found is not None:
             self.link.keep_listening()
             return found[1]
@@ -229,7 +229,7 @@ class PostgresStore(LeasedStore):
         return f"{urlunsplit((parts.scheme, place, parts.path, '', ''))}#{check_key(key)}"
 
     def check(self) -> None:
-        """Reach the server and see to it that the tables are there."""
+        """Reach the server and make sure that the tables exist."""
         self.link.fetch("SELECT name FROM identity")
 
     def close(self) -> None:
@@ -243,7 +243,7 @@ def _entry(row: Any) -> Entry:
     return Entry(row["key"], row["size"], row["modified"], etag)
 
 
-# What one key has in a PostgreSQL store: its log, its documents, its lease.
+# The parts of one key in a PostgreSQL store: its log, its documents, its lease.
 class PostgresLog(SendingLog):
     """The pieces of one key, each as it was sent."""
 
@@ -263,7 +263,7 @@ class PostgresLog(SendingLog):
         return 0 if head is None else int(head["size"])
 
     def cut_stored(self, offset: int, epoch: int) -> None:
-        """Set aside and removed in one transaction."""
+        """Copied to quarantine and removed in one transaction."""
 
         async def work(connection: Connection) -> None:
             async with connection.transaction():
@@ -280,7 +280,7 @@ class PostgresLog(SendingLog):
         self._link.run(work)
 
     def replace_stored(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """Another generation, in one transaction; the old bytes are kept as a document."""
+        """A new generation, in one transaction; the old bytes are kept as a document."""
         new = b"".join(chunks)
         tried = False
 
@@ -293,7 +293,7 @@ class PostgresLog(SendingLog):
                 if generation:
                     old = await tables.whole_log(connection, head)
                     if again and old == new:
-                        return  # the try before this one was stored
+                        return  # the previous try was stored
                     name = f"quarantine/generation-{generation}"
                     await tables.put_document(connection, id, name, old)
                     await connection.execute("DELETE FROM pieces WHERE id = $1", id)
@@ -337,12 +337,12 @@ class PostgresDocuments(Documents):
             nonlocal tried
             again, tried = tried, True
             async with connection.transaction():
-                # The head is locked, since a row that is not there yet cannot be.
+                # The head is locked, since a row that does not exist yet cannot be.
                 id = (await tables.made_and_locked(connection, self._key))["id"]
                 old = await connection.fetchval("SELECT etag FROM documents WHERE id = $1 AND name = $2", id, name)
                 if if_match is not None and if_match != (old or ""):
                     if again and old == etag:
-                        return  # the try before this one was stored
+                        return  # the previous try was stored
                     raise Conflict(f"{name} is not what it was", etag=old or "")
                 await tables.put_document(connection, id, name, data)
 
@@ -370,7 +370,7 @@ class PostgresLease(RenewedLease):
     """The holder in the key's head, by the server's clock."""
 
     def __init__(self, link: ServerLink, renewer: Renewer, key: str, known: dict[str, UUID]) -> None:
-        """Of a key that is taken ``known`` gets the id: what is asked by it looks at one partition only."""
+        """``known`` gets the id of a key when it is taken: queries by id read one partition only."""
         super().__init__(renewer, key)
         self._link = link
         self._known = known
@@ -383,7 +383,7 @@ class PostgresLease(RenewedLease):
     def _give_back(self) -> None:
         query = "UPDATE heads SET holder = NULL WHERE id = $1 AND epoch = $2 RETURNING id"
         rows = self._link.fetch(query, self._id, self._epoch)
-        self._link.say(str(row["id"]) for row in rows)  # to whoever waits for it
+        self._link.say(str(row["id"]) for row in rows)  # to those that wait for it
 
     def _take(self, holder: Holder, ttl_ms: int) -> int:
         async def work(connection: Connection) -> int:
@@ -395,8 +395,8 @@ class PostgresLease(RenewedLease):
                 tables.check_free(self._key, head)
                 if not head["generation"]:
                     await tables.check_unique(connection, self._key)
-                # Not below the time: a key of this name may have been dropped or moved away, and
-                # whoever wrote that one must not be taken for the writer of this one.
+                # At least the time: a key of this name may have been dropped or moved away, and its writer must not be
+                # taken for the writer of this one.
                 query = (
                     "UPDATE heads SET holder = $2, epoch = greatest("
                     "epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),"
@@ -413,7 +413,7 @@ class PostgresLease(RenewedLease):
 
 
 def renew(link: ServerLink, held: Mapping[str, tuple[int, int]]) -> set[str]:
-    """Put off the end of all these leases; the keys whose lease is lost."""
+    """Extend all these leases; return the keys whose lease is lost."""
     query = (
         "UPDATE heads h SET expires = clock_timestamp() + i.ttl * interval '1 millisecond'"
         " FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS i(key, epoch, ttl)"
@@ -424,7 +424,7 @@ def renew(link: ServerLink, held: Mapping[str, tuple[int, int]]) -> set[str]:
     return set(held) - {row["key"] for row in rows}
 
 
-# What is done to a whole key of a PostgreSQL store: each in one transaction.
+# Operations on a whole key of a PostgreSQL store: each in one transaction.
 _STATE = f"""
 SELECT {tables.FIELDS}, EXISTS (SELECT 1 FROM documents d WHERE d.id = h.id) AS noted
 FROM names n JOIN heads h USING (id) WHERE n.key = $1 FOR UPDATE OF n, h
@@ -433,7 +433,7 @@ _REMOVED = """
 INSERT INTO removals (key, folder, version) VALUES ($1, $2, pg_current_xact_id())
 ON CONFLICT (key) DO UPDATE SET version = excluded.version, at = excluded.at
 """
-# Whoever was away for longer compares all names.
+# A client that was away for longer compares all names.
 _FORGET_REMOVALS = """
 WITH old AS (
     DELETE FROM removals WHERE at < clock_timestamp() - interval '7 days' RETURNING version
@@ -445,7 +445,7 @@ _FORGET_CHANCE = 1 / 256
 
 
 async def move_key(connection: Connection, key: str, to: str) -> None:
-    """Give a key another name. Raises NotFound, Conflict and Locked."""
+    """Rename a key. Raises NotFound, Conflict and Locked."""
     async with connection.transaction():
         head = await _free(connection, key)
         other = await connection.fetchrow(_STATE, to)
@@ -458,7 +458,7 @@ async def move_key(connection: Connection, key: str, to: str) -> None:
             "UPDATE names SET key = $2, folder = $3, folded = $4 WHERE key = $1", key, to, folder_of(to), fold_id(to)
         )
         await _note_removal(connection, key)
-        # Whoever wrote it under its old name is fenced off.
+        # Its writer under the old name is fenced off.
         await connection.execute(
             "UPDATE heads SET epoch = epoch + 1, holder = NULL, version = pg_current_xact_id() WHERE id = $1",
             head["id"],
@@ -466,7 +466,7 @@ async def move_key(connection: Connection, key: str, to: str) -> None:
 
 
 async def branch_key(connection: Connection, key: str, to: str, size: int, documents: Mapping[str, bytes]) -> None:
-    """Make a key that begins with what another one has. Raises Conflict and Locked."""
+    """Create a key that begins with the bytes of another one. Raises Conflict and Locked."""
     async with connection.transaction():
         await tables.made_and_locked(connection, to)
         source = await connection.fetchrow(tables.HEAD, key)
@@ -493,7 +493,7 @@ async def branch_key(connection: Connection, key: str, to: str, size: int, docum
 
 
 async def _free(connection: Connection, key: str, *, log: bool = False) -> Any:
-    """The head of a key that has something and that nobody writes."""
+    """Return the head of a key that has data and no writer."""
     head = await connection.fetchrow(_STATE, key)
     if head is None or not (head["generation"] or (head["noted"] and not log)):
         raise NotFound(f"there is {'no log' if log else 'nothing'} at {key}")
@@ -502,7 +502,7 @@ async def _free(connection: Connection, key: str, *, log: bool = False) -> Any:
 
 
 def _check_not_taken(key: str, head: Any) -> None:
-    """Raise Conflict if a key that has this head is more than what a crash left of a beginning."""
+    """Raise Conflict if a key with this head is more than the remains of a crash at its beginning."""
     if head["generation"] or (head["noted"] and not needs_log(key)):
         raise Conflict(f"{key} is taken")
 

@@ -1,8 +1,8 @@
-"""Tables in PostgreSQL, made by numbered steps that several starters may run at once.
+"""Tables in PostgreSQL, created by numbered steps that several processes may run at once.
 
-Everything of one session hangs on one ``id``, and the store's tables are split by it, so a session
+All rows of one session have one ``id``, and the store's tables are partitioned by it, so a session
 lives on one partition and a hot statement touches one session. No sequence, no foreign key, no
-trigger and no lock of the whole table is in the way of splitting them over machines.
+trigger and no lock of the whole table prevents distributing them over machines.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ if TYPE_CHECKING:
 
 _MIGRATION_S = 3_600
 
-# Every append moves the head of its session. If the number of its last change were in an index, PostgreSQL would
-# write the moved head to another place, with an entry in each index, and leave the old ones to be swept up. What is
-# in the index is the same for so many transactions in a row: most heads are moved inside their page, which keeps room
-# for that, and no index is touched. The database works it out from the version itself, so that nobody can forget to.
+# Every append updates the head of its session. If the number of its last change were in an index, PostgreSQL would
+# write the updated head to another place, with an entry in each index, and leave the old ones to be vacuumed. The value
+# in the index is the same for so many transactions in a row: most heads are updated inside their page, which keeps room
+# for that, and no index is touched. The database computes it from the version itself, so that no statement can forget
+# to.
 CHANGES_TOGETHER_BITS = 8
 
 
 class Migrations:
     """The steps of one set of tables: the files of ``migrations/`` in a package, by their names.
 
-    Each brings the tables from one version to the next; a step that was released never changes. The
-    first one makes ``table``, whose only row says the version.
+    Each brings the tables from one version to the next; a released step never changes. The
+    first one creates ``table``, whose only row is the version.
     """
 
     def __init__(self, package: str, table: str, lock: int) -> None:
@@ -42,20 +43,20 @@ class Migrations:
         named = sorted((one.name, one) for one in found if one.name.endswith(".sql"))
         self.steps = tuple(one.read_text("utf-8") for _, one in named)
         self.lock = lock
-        """The number of the advisory lock that whoever makes or drops these tables takes."""
+        """The number of the advisory lock for creating or dropping these tables."""
         self._table = table
 
     async def run(self, connection: Connection, schema: str) -> None:
-        """Bring the tables of a schema up to date; of several starters one does it, the rest wait. Raises TooNew."""
-        # The tables of most are up to date: one question is enough.
+        """Bring the tables of a schema up to date; of several processes one does it, the rest wait. Raises TooNew."""
+        # Mostly the tables are up to date: one query is enough.
         question = f"SELECT version FROM {schema}.{self._table}"  # noqa: S608 - names of our own
         with contextlib.suppress(Exception):
-            async with connection.transaction():  # behind a pooler it is a part of one, which goes on
+            async with connection.transaction():  # behind a pooler it is a part of one, which continues
                 if await connection.fetchval(question) == len(self.steps):
                     return
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", self.lock)
-            # Not "if not exists": that needs the right to make one even where it is there.
+            # Not "if not exists": that needs the right to create one even if it exists.
             if await connection.fetchval("SELECT to_regnamespace($1)", schema) is None:
                 await connection.execute(f"CREATE SCHEMA {schema}")
             await connection.execute(f"SET LOCAL search_path TO {schema}")
@@ -65,7 +66,7 @@ class Migrations:
                 version = await connection.fetchval(question) or 0
             if version > len(self.steps):
                 raise TooNew(f"the schema {schema} was made by a newer version")
-            # What takes long in a large store is not to be cut off, and begun again, for ever.
+            # A step that takes long in a large store must not be cut off and restarted for ever.
             await connection.execute("SET LOCAL statement_timeout TO 0")
             for step in self.steps[version:]:
                 await connection.execute(step, timeout=_MIGRATION_S)
@@ -75,7 +76,7 @@ class Migrations:
 
 MIGRATIONS = Migrations("holdfast.storage.postgres", "migrations", 0x486F6C64)  # the tables of the store
 
-# What is asked of the tables of a PostgreSQL store inside a transaction.
+# Queries on the tables of a PostgreSQL store inside a transaction.
 _FRAME_BYTES = 1 << 20
 
 READ = """
@@ -84,15 +85,15 @@ WHERE id = $1 AND generation = $2 AND start + size > $3 AND start >= coalesce(
     (SELECT max(start) FROM pieces WHERE id = $1 AND generation = $2 AND start <= $3), 0)
 ORDER BY start LIMIT $4
 """
-# Named one by one: a column that a later version adds does not change what is answered here.
+# Named one by one: a column that a later version adds does not change the result.
 FIELDS = """
 h.id, h.generation, h.size, h.archived, h.epoch, h.holder, h.expires > clock_timestamp() AS lasts
 """
 HEAD = f"SELECT {FIELDS} FROM names n JOIN heads h USING (id) WHERE n.key = $1"  # noqa: S608 - ours
-# The name too: who waited for the head of a key that was moved meanwhile must not find it.
+# The name too: after waiting for the head of a key that was moved meanwhile, it must not be found.
 LOCKED = f"{HEAD} FOR UPDATE OF n, h"
 
-# A name and its head come together, or neither does: the head as it is then, which nobody else sees yet.
+# A name and its head are created together, or neither is: the head is visible only to this transaction then.
 _MADE = f"""
 WITH named AS (
     INSERT INTO names (key, folder, folded, id) VALUES ($1, $2, $3, $4) ON CONFLICT (key) DO NOTHING RETURNING id
@@ -104,7 +105,7 @@ _OTHERS = f"""
 SELECT n.key, {FIELDS} FROM names n JOIN heads h USING (id)
 WHERE n.folded = $1 AND n.key NOT IN ($2, $3) AND (h.generation > 0 OR h.holder IS NOT NULL)
 """  # noqa: S608 - ours
-# None where another transaction has the head: it is about to be made there.
+# None if another transaction has the head: it is about to be created there.
 _FENCE = """
 UPDATE heads SET epoch = epoch + 1, holder = NULL
 WHERE id = (SELECT id FROM heads WHERE id = $1 FOR UPDATE SKIP LOCKED) RETURNING epoch
@@ -112,7 +113,7 @@ WHERE id = (SELECT id FROM heads WHERE id = $1 FOR UPDATE SKIP LOCKED) RETURNING
 
 
 async def repack(connection: Connection, head: Any, *, archived: bool) -> None:
-    """Write the log of a locked head anew, as packed pieces or as plain ones."""
+    """Rewrite the log of a locked head, as packed pieces or as plain ones."""
     async with connection.transaction():
         whole = await whole_log(connection, head)
         await write_pieces(connection, head["id"], head["generation"], whole, pack=archived)
@@ -122,7 +123,7 @@ async def repack(connection: Connection, head: Any, *, archived: bool) -> None:
 
 
 async def whole_log(connection: Connection, head: Any, stop: int | None = None) -> bytes:
-    """All bytes of a log, or the first so many."""
+    """Return all bytes of a log, or the first so many."""
     query = "SELECT size, data, packed FROM pieces WHERE id = $1 AND generation = $2 AND start < $3 ORDER BY start"
     rows = await connection.fetch(query, head["id"], head["generation"], head["size"] if stop is None else stop)
     parts = (unpacked(r["data"], r["size"]) if r["packed"] else r["data"] for r in rows)
@@ -130,7 +131,7 @@ async def whole_log(connection: Connection, head: Any, stop: int | None = None) 
 
 
 async def write_pieces(connection: Connection, id: UUID, generation: int, data: bytes, *, pack: bool) -> None:
-    """Put these bytes in the place of all pieces of a generation."""
+    """Replace all pieces of a generation by these bytes."""
     await connection.execute("DELETE FROM pieces WHERE id = $1 AND generation = $2", id, generation)
     frames = [data[at : at + _FRAME_BYTES] for at in range(0, len(data), _FRAME_BYTES)]
     await connection.executemany(
@@ -143,9 +144,9 @@ async def write_pieces(connection: Connection, id: UUID, generation: int, data: 
 
 
 async def made_and_locked(connection: Connection, key: str) -> Any:
-    """The head of a key, which is made if there is none, locked until the transaction ends."""
+    """Return the head of a key, created if there is none, locked until the transaction ends."""
     while True:
-        # A second look is needed only where another one made it meanwhile.
+        # A second query is needed only if another process created it meanwhile.
         head = await connection.fetchrow(LOCKED, key)
         if head is None:
             head = await connection.fetchrow(_MADE, key, folder_of(key), fold_id(key), uuid4())
@@ -154,18 +155,18 @@ async def made_and_locked(connection: Connection, key: str) -> Any:
 
 
 async def check_unique(connection: Connection, key: str, besides: str = "") -> None:
-    """Raise InvalidId if a session that differs only by case is there or in the making."""
+    """Raise InvalidId if a session that differs only by case exists or is being created."""
     if not is_session(key):
         return
     folded = fold_id(key)
-    # Until the end of the transaction; the question after it sees what was committed before.
+    # Until the end of the transaction; the query after it sees what was committed before.
     await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", folded)
     for other in await connection.fetch(_OTHERS, folded, key, besides):
         try:
             check_free(key, other)
         except Locked:
             raise clashing(key, other["key"]) from None
-        # Its writer has not been heard of for long: whatever it may still send is refused.
+        # Its writer has been silent for long: whatever it may still send is refused.
         if other["generation"] or await connection.fetchval(_FENCE, other["id"]) is None:
             raise clashing(key, other["key"])
 
@@ -180,7 +181,7 @@ async def put_document(connection: Connection, id: UUID, name: str, data: bytes)
 
 
 async def describe(connection: Connection, id: UUID, generation: int, size: int) -> None:
-    """Note the size and the generation of a log that changed."""
+    """Note the size and the generation of a changed log."""
     query = (
         "UPDATE heads SET size = $2, generation = $3, archived = false,"
         " modified = clock_timestamp(), version = pg_current_xact_id() WHERE id = $1"
@@ -189,7 +190,7 @@ async def describe(connection: Connection, id: UUID, generation: int, size: int)
 
 
 def check_free(key: str, head: Any) -> None:
-    """Raise Locked while a holder has the key that lives and whose time has not run out."""
+    """Raise Locked while the key has a living holder whose term has not expired."""
     if head["holder"] is None or not head["lasts"]:
         return
     holder = Holder.from_bytes(bytes(head["holder"]))

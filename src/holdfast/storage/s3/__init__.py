@@ -1,1 +1,1 @@
-"""The store in a bucket: S3 and what speaks like it, by conditional writes alone."""
+"""The store in a bucket: S3 and compatible services, by conditional writes alone."""

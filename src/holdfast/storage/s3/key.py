@@ -1,4 +1,4 @@
-"""What one key has in a bucket: its name, its log, its documents, its lease."""
+"""The parts of one key in a bucket: its name, its log, its documents, its lease."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ from holdfast.storage.s3.objects import ListedObject, Objects
 if TYPE_CHECKING:
     from holdfast.storage.s3.store import ObjectStore
 
-# A lease's age is known to the second: that is how fine a server's times are.
+# A lease's age is known to the second, the resolution of a server's times.
 _GRAIN_MS = 1000
 _TRIES = 10
 
 
 class HeldKey(msgspec.Struct, omit_defaults=True):
-    """Who has a key, and since which epoch."""
+    """The holder of a key, and its epoch."""
 
     epoch: int = 0
     ttl_ms: int = 0
     holder: Holder | None = None
-    beat: int = 0  # another one with each renewal: the etag of the same bytes would be the same
+    beat: int = 0  # changes with each renewal: equal bytes would have an equal etag
 
 
 def held(objects: Objects, folder: str) -> tuple[HeldKey, str, int]:
-    """The lease of a folder, its etag, and when it was written. Raises Damaged."""
+    """Return the lease of a folder, its etag, and when it was written. Raises Damaged."""
     found, etag, since = objects.get_value(f"{folder}/lease", HeldKey, f"the lease of {folder}")
     return found or HeldKey(), etag, since
 
 
 def check_free(objects: Objects, key: str, folder: str) -> None:
-    """Raise Locked while a holder has the key that lives and whose time has not run out."""
+    """Raise Locked while the key has a living holder whose term has not expired."""
     found, _, since = held(objects, folder)
     if found.holder is None or found.holder.is_gone():
         return
@@ -64,12 +64,12 @@ def check_free(objects: Objects, key: str, folder: str) -> None:
 
 
 def renew_one(objects: Objects, folder: str, epoch: int, ttl_ms: int) -> bool:
-    """Put off the end of a lease; False if it is lost."""
+    """Extend a lease; return False if it is lost."""
     return _change_held(objects, folder, epoch, lambda old: HeldKey(epoch, ttl_ms, old.holder, old.beat + 1))
 
 
 def _change_held(objects: Objects, folder: str, epoch: int, change: Callable[[HeldKey], HeldKey]) -> bool:
-    """Change the lease of an epoch, as long as it is that one's; whether it was."""
+    """Change the lease of an epoch, if it still belongs to that; return whether it did."""
     for _ in range(_TRIES):
         found, etag, _ = held(objects, folder)
         if found.epoch != epoch or found.holder is None:
@@ -96,7 +96,7 @@ class ObjectLog(SendingLog):
         return 0 if pieces is None else pieces.size()
 
     def cut_stored(self, offset: int, epoch: int) -> None:
-        """A new generation without what is cut; that is set aside first."""
+        """A new generation without the cut part, which is copied to quarantine first."""
         whole = b"".join(self.stored(0))
         if len(whole) <= offset:
             return
@@ -105,7 +105,7 @@ class ObjectLog(SendingLog):
         self._rewrite([whole[:offset]], epoch, another=False)
 
     def replace_stored(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """A new generation; the old bytes are set aside first."""
+        """A new generation; the old bytes are copied to quarantine first."""
         new = list(chunks)
         pieces = self._pieces()
         if pieces is not None and pieces.exists():
@@ -145,7 +145,7 @@ class ObjectDocuments(Documents):
         self._key = key
 
     def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
-        """Replace one object, by compare and swap where it matters."""
+        """Replace one object, by compare-and-swap where it matters."""
         check_document_name(name)
         path = f"{self._store.names.made(self._key).folder}/doc/{name}"
         etag = etag_of(data)
@@ -189,10 +189,10 @@ class ObjectDocuments(Documents):
 
 
 class ObjectLease(RenewedLease):
-    """An object with the holder, replaced by compare and swap; its age is by the server's clock."""
+    """An object with the holder, replaced by compare-and-swap; its age is by the server's clock."""
 
     def __init__(self, store: ObjectStore, key: str, *, claims: bool = False) -> None:
-        """``claims`` is for who may make the key's log, which no namesake may have."""
+        """``claims`` is for a holder that may create the key's log, for which no namesake may exist."""
         super().__init__(store.renewer, key)
         self._store = store
         self._claims = claims
@@ -206,8 +206,8 @@ class ObjectLease(RenewedLease):
             found, etag, _ = held(objects, folder)
             if found.holder != holder:
                 check_free(objects, self._key, folder)
-            # Not below the time: a key of this name may have been dropped or moved away, and whoever
-            # wrote that one must not be taken for the writer of this one.
+            # At least the time: a key of this name may have been dropped or moved away, and its writer must not be
+            # taken for the writer of this one.
             epoch = max(found.epoch + 1, time.time_ns() // 1000)
             if not objects.put_value(f"{folder}/lease", HeldKey(epoch, ttl_ms, holder), etag):
                 continue
@@ -235,42 +235,41 @@ class ObjectLease(RenewedLease):
     def _give_back(self) -> None:
         objects = self._store.objects
         self._store.forget_writing(self._key)
-        with contextlib.suppress(HoldfastError):  # out of reach, it runs out by itself
+        with contextlib.suppress(HoldfastError):  # out of reach, it expires
             _change_held(objects, self.folder, self._epoch, lambda old: HeldKey(old.epoch))
-        # After it: whoever comes next need not wait for this.
-        with contextlib.suppress(HoldfastError):  # small objects cost time, nothing else
+        # After the release: the next holder need not wait for this.
+        with contextlib.suppress(HoldfastError):  # small objects only cost time
             LogObjects(objects, self.folder).compact()
 
     def abandon(self) -> None:
-        """Keep it for ever: what it is for is about to go."""
+        """Keep it for good: the key is about to be removed."""
         self._holder = None
         self._renewer.let_go(self)
 
 
-# The names of a bucket's keys: small objects that say which folder a key stands for.
-#
-# Every change of a name is by compare and swap, also its end: a name is never deleted, since
-# between looking and deleting another one could have made the key anew. What is left of a name that
-# went is an empty object, which a list shows as such without being asked for it.
+# The names of a bucket's keys: small objects that map a key to a folder.
+# Every change of a name is by compare-and-swap, also its end: a name is never deleted, since between a check and the
+# deletion another process could have created the key anew. A removed name leaves an empty object, which a list shows as
+# such without a request for it.
 _GONE = b""
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Name(msgspec.Struct, omit_defaults=True, frozen=True):
-    """Which id a key stands for."""
+    """The id that a key refers to."""
 
     id: str
-    to: str = ""  # where it is being moved to; the key is gone once the new name is there
-    gone: bool = False  # the key is gone, and what it had is being removed
+    to: str = ""  # where it is being moved to; the key is gone once the new name exists
+    gone: bool = False  # the key is gone, and its data is being removed
 
     @property
     def folder(self) -> str:
-        """Where the things of the key lie."""
+        """The folder of the key's objects."""
         return f"data/{self.id}"
 
 
 class Named(NamedTuple):
-    """A name, and the mark of this version of it."""
+    """A name, and the etag of this version of it."""
 
     name: Name
     etag: str
@@ -283,19 +282,19 @@ class Names:
         self._objects = objects
 
     def get(self, key: str) -> Named | None:
-        """The name of a key that has one. Raises Damaged."""
+        """Return the name of an existing key. Raises Damaged."""
         named = self.raw(key)[0]
         if named is None or named.name.gone:
             return None
         if named.name.to:
             moved = self.raw(named.name.to)[0]
             if moved is not None and moved.name.id == named.name.id and not moved.name.gone:
-                self.swap(key, named.etag, None)  # a move that a crash kept from its end
+                self.swap(key, named.etag, None)  # a move that a crash interrupted
                 return None
         return named
 
     def raw(self, key: str) -> tuple[Named | None, str]:
-        """What the object of a name says, with its etag; None and the etag of one that went."""
+        """Return the name in an object, with its etag; None and the etag of a removed one."""
         found = self._objects.get(f"names/{key}")
         if found is None or found.data == _GONE:
             return None, "" if found is None else found.etag
@@ -308,7 +307,7 @@ class Names:
         return Named(name, found.etag), found.etag
 
     def claim(self, key: str, name: Name) -> bool:
-        """Give a key a name that has none; False if it has one by now."""
+        """Give a key without a name one; return False if it has one by now."""
         named, etag = self.raw(key)
         if named is not None and not named.name.gone:
             return named.name == name
@@ -320,7 +319,7 @@ class Names:
         return self._objects.swap(f"names/{key}", data, etag)
 
     def made(self, key: str) -> Name:
-        """The name of a key, which is made if there is none."""
+        """Return the name of a key, created if there is none."""
         while True:
             named = self.get(key)
             if named is not None:
@@ -328,7 +327,7 @@ class Names:
             self.claim(key, Name(uuid4().hex))
 
     def listed(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
-        """The keys of a folder that may have a name."""
+        """Yield the keys of a folder that may have a name."""
         for one in self._objects.list(f"names/{prefix}"):
             key = one.path.removeprefix("names/")
             if one.size and "/" not in key.removeprefix(prefix) and is_key(key):
@@ -336,10 +335,10 @@ class Names:
 
 
 class Spellings:
-    """The keys with capitals, by their folded form: only with one of those can another key clash by case alone.
+    """The keys with capitals, by their folded form: another key can clash by case alone only with one of those.
 
-    An object for each folded name, written before the session is there and never taken away: whoever asks looks
-    whether such a session is there now. A bucket that has none is listed once.
+    An object for each folded name, written before the session exists and never removed: a check looks
+    whether such a session exists now. A bucket that has none is listed once.
     """
 
     def __init__(self, objects: Objects, names: Names) -> None:
@@ -348,7 +347,7 @@ class Spellings:
         self._listed: set[str] = set()
 
     def others(self, key: str) -> list[str]:
-        """The keys that differ from this one only by case and may be there. Writes nothing."""
+        """Return the keys that differ from this one only by case and may exist. Writes nothing."""
         folded = _folded(key)
         if self._is_listed(folder := folder_of(key)):
             found = self._recorded(folded)[0]
@@ -357,7 +356,7 @@ class Spellings:
         return [one for one in dict.fromkeys((folded, *found)) if one != key]
 
     def check(self, key: str, besides: str = "") -> None:
-        """Record a session that is made, whose lease or log is there; InvalidId if a namesake's is."""
+        """Record a session being created, which has its lease or log; raise InvalidId if a namesake has one."""
         if not is_session(key):
             return
         if not self._is_listed(folder := folder_of(key)):
@@ -371,7 +370,7 @@ class Spellings:
                 raise clashing(key, other)
 
     def _is_made(self, key: str, folder: str) -> bool:
-        """Whether a key has a log, or someone who is about to make it; whoever was about to for long is fenced off."""
+        """Return whether a key has a log, or a holder about to create it; one long silent is fenced off."""
         found = held(self._objects, folder)[0]
         try:
             if LogObjects(self._objects, folder).exists():
@@ -404,17 +403,17 @@ def _folded(key: str) -> str:
     return folder_of(key) + fold_id(key.rpartition("/")[2])
 
 
-# What a list of a bucket says of its keys: what was seen before is not asked for again.
+# The lists of a bucket's keys: what was seen before is not requested again.
 S = TypeVar("S")
 T = TypeVar("T")
 _AT_ONCE = 16
-# So many keys are looked up one by one; for more the whole bucket is listed once.
+# Up to so many keys are looked up one by one; for more the whole bucket is listed once.
 _FEW_KEYS = 32
 _KEPT_MAX = 100_000
 
 
 class AtOnce:
-    """Several requests at a time, on threads that are made when they are first needed."""
+    """Runs several requests at a time, on threads that are created when first needed."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
@@ -422,7 +421,7 @@ class AtOnce:
         self._forks = forks.count
 
     def map(self, work: Callable[[S], T], values: Iterable[S]) -> Iterable[T]:
-        """What ``work`` gives for each value, in their order."""
+        """Return the results of ``work`` for each value, in their order."""
         with self._lock:
             if self._pool is None or self._forks != forks.count:
                 self._forks = forks.count
@@ -448,7 +447,7 @@ class Listing:
         self._ids: dict[str, tuple[str, Named | None]] = {}
 
     def entries(self, prefix: str) -> Iterator[Entry]:
-        """Every key of a folder that has a log."""
+        """Yield every key of a folder that has a log."""
         found = list(self._names.listed(prefix))
         marks = {key: one.etag for key, one in found}
         yield from (entry._replace(folder=marks[entry.key]) for entry in self._of_names(found))
@@ -468,7 +467,7 @@ class Listing:
         yield from filter(None, self._at_once.map(lambda one: self.entry(*one), everything))
 
     def entry(self, key: str, name: Name, listed: list[ListedObject] | None = None) -> Entry | None:
-        """The entry of one key, of what is listed of its folder; None if it has no log."""
+        """Return the entry of one key, by a list of its folder; None if it has no log."""
         folder = name.folder
         objects = list(self._objects.list(f"{folder}/")) if listed is None else listed
         pieces = LogObjects(self._objects, folder)
@@ -488,7 +487,7 @@ class Listing:
         return Entry(key, size, modified, f"{folder}-{head.mark}-{last}-{size}")
 
     def _named(self, found: tuple[str, ListedObject]) -> Named | None:
-        """The name of a key as a list shows it; None for what is no name of ours."""
+        """Return the name of a key as a list shows it; None if it is not one of ours."""
         key, one = found
         known = self._ids.get(key)
         if known is None or known[0] != one.etag or (known[1] and known[1].name.to):
@@ -496,7 +495,7 @@ class Listing:
                 known = (one.etag, self._names.get(key))
             except StoreError:
                 raise
-            except HoldfastError:  # what stands there is damaged
+            except HoldfastError:  # it is damaged
                 known = (one.etag, None)
             if len(self._ids) >= _KEPT_MAX:
                 self._ids.clear()

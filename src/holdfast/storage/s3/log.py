@@ -1,10 +1,10 @@
-"""A log in a bucket: objects numbered without a gap, each made only if there is none.
+"""A log in a bucket: objects numbered without a gap, each created only if it does not exist.
 
-Every object says in its head which epoch wrote it. Whoever takes the lease first puts an empty object of the new
-epoch at the end: a fence. A writer that lost the lease tries to make an object of that number, finds that there is
-one, and is fenced; so nothing that it sent is ever acknowledged. Fences are therefore never removed.
+Every object names in its head the epoch that wrote it. A new holder of the lease first puts an empty object of the new
+epoch at the end: a fence. A writer that lost the lease tries to create an object of that number, finds that it
+exists, and is fenced; so nothing that it sent is ever acknowledged. Fences are therefore never removed.
 
-Small objects are put together into packs, see ``pieces.py``. A pack is stored before what is in it goes.
+Small objects are joined into packs, see ``pieces.py``. A pack is stored before its parts are removed.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from holdfast.storage.s3.objects import ListedObject, Objects
 
 # The head of a log in a bucket: the one object that says which others count.
 class Sealed(Exception):
-    """The folder belongs to a key that went: nothing is ever written there again."""
+    """The folder belongs to a removed key: nothing is ever written there again."""
 
 
 class Head(msgspec.Struct, omit_defaults=True, frozen=True):
-    """Which objects count, and who may write them; every change of it is by compare and swap.
+    """The objects that count, and the epoch that may write them; every change of it is by compare-and-swap.
 
-    Whoever takes the lease puts its epoch here before its fence. So a writer that lost the lease
-    cannot put another generation in force: the head is not what it was when that one began.
+    A new holder of the lease puts its epoch here before its fence. So a writer that lost the lease
+    cannot activate another generation: the head is no longer the one it began with.
     """
 
     generation: int = 0
     archived: bool = False
-    replaced: int = 0  # how often the log became another one; a cut writes new objects and leaves it the same
+    replaced: int = 0  # how often the log was replaced; a cut writes new objects and does not count
     epoch: int = 0
-    place: str = ""  # a folder of its own for each generation: what a late writer puts into its own counts not
+    place: str = ""  # a folder of its own for each generation: what a late writer puts into its own does not count
     sealed: bool = False
     changed_ms: int = 0  # of an archived log: when it was last changed. Its objects are only as old as the archive.
 
@@ -56,7 +56,7 @@ _TRIES = 20
 
 
 class _Turn(NamedTuple):
-    """Where a writer goes on as long as nobody else was there: whoever was, left a fence."""
+    """Where a writer continues while no other writer was there: another one would have left a fence."""
 
     head: Head
     number: int
@@ -75,24 +75,24 @@ class LogObjects:
         self._turn: _Turn | None = None
         self._recent: list[bytes] = []
 
-    # -- what is there -----------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------
     def head(self) -> Head:
-        """The head as it is now."""
+        """Return the current head."""
         return self._read_head()[0]
 
     def pieces(self, head: Head) -> list[ObjectPiece]:
-        """What a generation consists of, looked up anew; only what came since is listed."""
+        """Return the pieces of a generation, refreshed; only new objects are listed."""
         known = self._found.setdefault(head.mark, [])
         listed = list(self._objects.list(self._log_folder(head), self._seen.get(head.mark)))
         known += log_pieces(listed)
         if listed:
             self._seen[head.mark] = listed[-1].path
-        # After the others: what went into a pack meanwhile is then found in it.
+        # After the others: an object that was packed meanwhile is then found in its pack.
         packs = pack_pieces(self._objects.list(self._pack_folder(head)))
         return lined_up([*known, *packs])
 
     def pieces_of(self, head: Head, listed: list[ListedObject]) -> list[ObjectPiece]:
-        """What a generation consists of, from a list of everything in the folder."""
+        """Return the pieces of a generation, from a list of everything in the folder."""
         loose, packs = self._log_folder(head), self._pack_folder(head)
         found = log_pieces(one for one in listed if one.path.startswith(loose))
         return lined_up(found + pack_pieces(one for one in listed if one.path.startswith(packs)))
@@ -105,17 +105,17 @@ class LogObjects:
         self._recent = []
 
     def size(self) -> int:
-        """How many bytes the log has."""
+        """Return how many bytes the log has."""
         head = self.head()
         return 0 if head.sealed else end_of(self.pieces(head))
 
     def exists(self) -> bool:
-        """Whether there is a log, be it an empty one that was put in the place of another."""
+        """Return whether there is a log, possibly an empty one that replaced another."""
         head = self.head()
         return not head.sealed and (head.generation > 0 or any(one.size for one in self.pieces(head)))
 
     def read(self, start: int) -> Iterator[bytes]:
-        """The bytes from an offset on, as they are when it begins or later."""
+        """Yield the bytes from an offset on, as they are when it begins or later."""
         head = self.head()
         tries = 0
         while not head.sealed and tries < _TRIES:
@@ -131,8 +131,8 @@ class LogObjects:
                 yield part
             else:
                 return
-            # It was put into a pack meanwhile, or the log was replaced: then what was read is the
-            # beginning of the old one, and nothing of the new one may come after it.
+            # It was packed meanwhile, or the log was replaced: then what was read is the beginning of the old one, and
+            # nothing of the new one may follow it.
             tries += 1
             self.forget()
             before, head = head, self.head()
@@ -143,9 +143,9 @@ class LogObjects:
 
     # -- changing it -------------------------------------------------------------------------
     def fence(self, epoch: int, key: str) -> bool:
-        """Put an object of this epoch at the end; whether there is a log.
+        """Put an object of this epoch at the end; return whether there is a log.
 
-        Raises Fenced if a later epoch was there, Sealed if the key went.
+        Raises Fenced if a later epoch was there, Sealed if the key was removed.
         """
         while True:
             head, etag = self._read_head()
@@ -165,7 +165,7 @@ class LogObjects:
                 return head.generation > 0 or any(one.size for one in pieces)
 
     def seal(self, epoch: int) -> bool:
-        """See to it that nothing is ever written here again; False if another one has it by now."""
+        """Make sure that nothing is ever written here again; return False if another holder has it by now."""
         head, etag = self._read_head()
         if head.sealed:
             return True
@@ -189,7 +189,7 @@ class LogObjects:
         return None
 
     def replace(self, chunks: Iterable[bytes], epoch: int, key: str, *, another: bool = True) -> None:
-        """Other objects, written in full, and in force once the head says so."""
+        """Write a complete new generation, which counts once the head names it."""
         head, etag = self._read_head()
         self.forget()
         self.pieces(head)
@@ -205,7 +205,7 @@ class LogObjects:
         self._drop(head)
 
     def compact(self, *, archive: bool = False) -> None:
-        """Put small objects together; with ``archive`` all of them, compressed."""
+        """Join small objects; with ``archive`` all of them, compressed."""
         head, etag = self._read_head()
         if head.sealed:
             return
@@ -224,7 +224,7 @@ class LogObjects:
             self._write_head(msgspec.structs.replace(head, archived=True, changed_ms=changed_ms), etag)
 
     def changed_ms(self, head: Head, objects: Iterable[ListedObject]) -> int:
-        """When the log was last changed by the server's clock, of all ``objects`` in its folder; 0 if none are its."""
+        """Return when the log was last changed by the server's clock, by ``objects`` in its folder; 0 for none."""
         if head.archived and head.changed_ms:
             return head.changed_ms
         folders = (self._log_folder(head), self._pack_folder(head))
@@ -233,26 +233,26 @@ class LogObjects:
         return max((one.modified for one in data), default=0)
 
     def unarchive(self) -> None:
-        """Say that it is not archived; its packs are read as they are."""
+        """Mark it as not archived; its packs are read as they are."""
         head, etag = self._read_head()
         if head.archived:
             self._write_head(msgspec.structs.replace(head, archived=False), etag)
 
     # -- inside ------------------------------------------------------------------------------
     def _put_pack(self, head: Head, first: int, last: int, data: bytes, old: list[str], *, compress: bool) -> None:
-        """Store a pack; only then what is in it goes. Fences stay: the pack's name has their numbers from then on."""
+        """Store a pack; only then remove its parts. Fences stay: the pack's name has their numbers from then on."""
         name = f"{first:012d}-{last:012d}-{len(data)}-{'z' if compress else 'p'}"
         path = self._pack_folder(head) + name
         self._objects.put(path, packed(data) if compress else data)
         now = self.head()
         if now.mark != head.mark or now.sealed:
-            # The key went, or its log was replaced: of that nothing may be left.
+            # The key was removed, or its log was replaced: nothing of that may be left.
             self._objects.delete(path)
             raise Fenced("the log went while it was being packed")
         self._objects.delete(*[one for one in old if one != path])
 
     def _pack_recent(self, turn: _Turn, data: bytes) -> None:
-        """Put a block together from memory that was written here in full: no log gets too long."""
+        """Pack a block from memory that was written here completely: no log gets too many objects."""
         if turn.number % BLOCK == 0:
             self._recent = []
         self._recent.append(data)
@@ -263,7 +263,7 @@ class LogObjects:
             return
         self._recent = []
         old = [self._log_path(turn.head, number) for number in range(first, turn.number + 1)]
-        with contextlib.suppress(HoldfastError):  # small objects cost time, nothing else
+        with contextlib.suppress(HoldfastError):  # small objects only cost time
             self._put_pack(turn.head, first, turn.number, b"".join(recent), old, compress=False)
 
     def _bytes(self, piece: ObjectPiece) -> bytes | None:
@@ -276,7 +276,7 @@ class LogObjects:
         return data if len(data) == piece.size else None
 
     def _create(self, head: Head, number: int, epoch: int, data: bytes) -> bool:
-        """Make the object of a number; whether it is ours."""
+        """Create the object of a number; return whether it is ours."""
         path = self._log_path(head, number)
         whole = framed(epoch, data)
         if not self._objects.create(path, whole):
@@ -288,7 +288,7 @@ class LogObjects:
         return True
 
     def _begin(self, packet: Packet) -> _Turn | None:
-        """Where a writer of this epoch may go on; None if the epoch is over."""
+        """Return where a writer of this epoch may continue; None if the epoch is over."""
         while True:
             head, etag = self._read_head()
             if head.sealed or head.epoch != packet.epoch:
@@ -305,7 +305,7 @@ class LogObjects:
                 return None
 
     def _is_stored(self, turn: _Turn, packet: Packet) -> bool:
-        """Whether an earlier try, whose answer was lost, has stored the packet."""
+        """Return whether an earlier try, whose answer was lost, has stored the packet."""
         if turn.size != packet.start + len(packet.data):
             return False
         data = b"".join(self.read(packet.start))
@@ -314,7 +314,7 @@ class LogObjects:
         return data == packet.data
 
     def _epoch_of(self, head: Head) -> int | None:
-        """The epoch in force: the last object is a fence, or came after one. None if that was packed: look again."""
+        """Return the epoch in force; None if the last object was packed meanwhile: then look again."""
         known = self._found[head.mark]
         if not known:
             return 0
@@ -332,12 +332,12 @@ class LogObjects:
         self._objects.delete(*data, *(one.path for one in self._objects.list(self._pack_folder(head))))
 
     def _read_head(self) -> tuple[Head, str]:
-        """The head as it is now, and its etag; an empty one, and none, if there is no object."""
+        """Return the current head and its etag; an empty one, and no etag, if there is no object."""
         head, etag, _ = self._objects.get_value(f"{self.folder}/head", Head, f"the head of {self.folder}")
         return head or Head(), etag
 
     def _write_head(self, head: Head, etag: str) -> bool:
-        """Put it in the place of the one that was read with this etag; whether it still was."""
+        """Replace the head that was read with this etag; return whether it was still that."""
         return self._objects.put_value(f"{self.folder}/head", head, etag)
 
     def _log_folder(self, head: Head) -> str:
@@ -350,11 +350,10 @@ class LogObjects:
         return f"{self._log_folder(head)}{number:012d}"
 
 
-# Which objects a log in a bucket consists of: what is in them, their names, and their order.
-#
-# A log's objects are numbered without a gap. Small ones are put together into packs: always the same numbers, in
-# blocks, so that whoever packs at the same time as another one, late or early, makes the same packs or wider ones,
-# and no pack ever overlaps another in part. Nothing here asks the bucket.
+# The objects that make up a log in a bucket: their contents, their names, and their order.
+# A log's objects are numbered without a gap. Small ones are joined into packs: always the same numbers, in blocks, so
+# that concurrent packers, late or early, make the same packs or wider ones, and no pack ever partly overlaps another.
+# Nothing here accesses the bucket.
 _MAGIC = b"HFL1"
 HEAD_BYTES = 24
 PACK_BYTES = 8 << 20
@@ -372,33 +371,33 @@ class ObjectPiece(NamedTuple):
     last: int
     size: int
     path: str
-    skip: int = 0  # so many bytes of the object come before the log's: none in a pack
+    skip: int = 0  # bytes of the object before those of the log: none in a pack
     packed: bool = False
     start: int = 0  # known once all pieces are lined up
 
 
 def next_number(pieces: list[ObjectPiece]) -> int:
-    """The number of the object after these."""
+    """Return the number of the object after these."""
     return pieces[-1].last + 1 if pieces else 0
 
 
 def end_of(pieces: list[ObjectPiece]) -> int:
-    """How many bytes the log has that consists of these."""
+    """Return how many bytes a log of these pieces has."""
     return pieces[-1].start + pieces[-1].size if pieces else 0
 
 
 def framed(epoch: int, data: bytes) -> bytes:
-    """The bytes of an object: which epoch wrote it, and what."""
+    """Return the bytes of an object: the epoch that wrote it, and its data."""
     return _MAGIC + b"%016x" % epoch + b"\n\n\n\n" + data
 
 
 def log_piece(number: int, size: int, path: str) -> ObjectPiece:
-    """The piece that the object of a number is, with so many bytes of the log."""
+    """Return the piece of an object, with so many bytes of the log."""
     return ObjectPiece(number, number, size, path, HEAD_BYTES)
 
 
 def log_pieces(listed: Iterable[ListedObject]) -> list[ObjectPiece]:
-    """What is listed of a log's objects; what is not ours is passed over."""
+    """Return the listed objects of a log; other names are skipped."""
     found = []
     for one in listed:
         name = one.path.rpartition("/")[2]
@@ -408,7 +407,7 @@ def log_pieces(listed: Iterable[ListedObject]) -> list[ObjectPiece]:
 
 
 def pack_pieces(listed: Iterable[ListedObject]) -> list[ObjectPiece]:
-    """What is listed of a log's packs; what is not ours is passed over."""
+    """Return the listed packs of a log; other names are skipped."""
     found = []
     for one in listed:
         name = _PACK.fullmatch(one.path.rpartition("/")[2])
@@ -419,7 +418,7 @@ def pack_pieces(listed: Iterable[ListedObject]) -> list[ObjectPiece]:
 
 
 def lined_up(objects: list[ObjectPiece]) -> list[ObjectPiece]:
-    """The objects in their order, without those whose numbers a pack covers."""
+    """Return the objects in their order, without those whose numbers a pack covers."""
     packs = sorted((one for one in objects if not one.skip), key=lambda one: (one.first, -one.last))
     kept: list[ObjectPiece] = []
     end = -1
@@ -444,10 +443,10 @@ def lined_up(objects: list[ObjectPiece]) -> list[ObjectPiece]:
 
 
 def groups(pieces: list[ObjectPiece], *, archive: bool) -> Iterator[list[ObjectPiece]]:
-    """Neighbours that become a pack: whole blocks, and in an archive several of them together.
+    """Return the neighbours that become a pack: whole blocks, and in an archive several of them together.
 
-    In an archive the last block, which is not whole yet, becomes one of its own, and is put
-    together with what came after it the next time.
+    In an archive the last, incomplete block becomes one of its own, and is joined with what came
+    after it the next time.
     """
     whole = next_number(pieces) // BLOCK
     blocks = [list(block) for _, block in groupby(pieces, key=lambda one: one.first // BLOCK)]

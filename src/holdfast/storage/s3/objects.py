@@ -1,4 +1,4 @@
-"""Objects of a bucket: the few calls that a store is made of, and what their errors mean."""
+"""Objects of a bucket: the few calls that a store consists of, and the meaning of their errors."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _BACK_OFF_MAX_S = 3.0
 _FIRST_S = 5.0
 _LIST_PAGE = 1000
 _REFUSALS = 20
-# Every write has a mark of its own in the metadata, and hands on those that it replaces: so whoever did not hear
-# whether a write was done finds it out, also when others have written since.
+# Every write has a mark of its own in the metadata, and passes on the marks that it replaces: so after a lost answer a
+# writer can find out whether its write was done, also if others have written since.
 _MARK = "holdfast"
 _MARKS = 24
 
 
 class Stored(NamedTuple):
-    """An object, the mark of this version of it, and when it was written by the server's clock."""
+    """An object, its etag, and when it was written by the server's clock."""
 
     data: bytes
-    etag: str  # what the server calls this version, and a line with the marks of the last writers
+    etag: str  # the server's etag of this version, and a line with the marks of the last writers
     modified: int
 
     @property
     def marks(self) -> list[str]:
-        """Who wrote it, and before that, as far as it is known: the last one first."""
+        """The marks of its writers, as far as they are known, the last one first."""
         return self.etag.partition("\n")[2].split()
 
 
@@ -53,7 +53,7 @@ class ListedObject(NamedTuple):
 
 
 def open_objects(url: str) -> Objects:
-    """The bucket of an address, with its options. Raises UsageError for a wrong one."""
+    """Return the bucket of an address, with its options. Raises UsageError for a wrong one."""
     try:
         from obstore.store import AzureStore, GCSStore, S3Store
     except ImportError as error:
@@ -77,7 +77,7 @@ def open_objects(url: str) -> Objects:
         options["client_options"]["allow_http"] = True
     if "virtual_hosted" in options:
         options["virtual_hosted_style_request"] = options.pop("virtual_hosted") == "true"
-    # Tried again here, where it is known what a second try may do.
+    # Retried here, where it is known what a second try may do.
     options["retry_config"] = {"max_retries": 0}
     try:
         bucket = kind(parts.netloc, prefix=parts.path.strip("/") or None, **options)
@@ -95,18 +95,18 @@ class Objects:
         self._reached = False
 
     def create(self, path: str, data: bytes) -> bool:
-        """Store an object that is not there yet; False if there is one."""
+        """Store an object that does not exist yet; return False if it exists."""
         return self._conditional(path, data, "")
 
     def swap(self, path: str, data: bytes, etag: str) -> bool:
-        """Replace the version of an object that has this etag; False if it is another by now.
+        """Replace the version of an object that has this etag; return False if it is another by now.
 
-        Of an object that went meanwhile some servers say that it is missing: that is lost as well.
+        For an object that was removed meanwhile some servers answer that it is missing: that is False as well.
         """
         return self._conditional(path, data, etag)
 
     def _conditional(self, path: str, data: bytes, version: str) -> bool:
-        """Put an object over one version only; whether it was, also where the answer got lost or came to another."""
+        """Write an object over one version only; return whether it was written, also if the answer was lost."""
         from obstore import put
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
@@ -120,7 +120,7 @@ class Objects:
         def work() -> bool:
             nonlocal tries
             tries += 1
-            # The same bytes have the same etag: a second try could undo what came after the first one.
+            # Equal bytes have an equal etag: a second try could undo what came after the first one.
             if tries > 1 and (now := self._get(path)) and mark in now.marks:
                 return True
             try:
@@ -139,18 +139,18 @@ class Objects:
             found = self.get(path)
             if (found.etag.partition("\n")[0] if found else "") != etag:
                 break
-            # Some servers refuse both of two that come at the same moment.
+            # Some servers refuse both of two simultaneous writes.
         return _is_own(found, data, mark, before, lost=tries > 1)
 
     def put(self, path: str, data: bytes) -> None:
-        """Store an object in the place of whatever is there."""
+        """Store an object, replacing any existing one."""
         from obstore import put
 
         marked = {_MARK: uuid4().hex[:16]}
         self._tried(lambda: put(self._bucket, path, data, attributes=marked))
 
     def get(self, path: str) -> Stored | None:
-        """An object; None if there is none."""
+        """Return an object; None if there is none."""
         return self._tried(lambda: self._get(path))
 
     def _get(self, path: str) -> Stored | None:
@@ -164,7 +164,7 @@ class Objects:
             return None
 
     def get_value(self, path: str, type: type[T], what: str) -> tuple[T | None, str, int]:
-        """What an object of JSON says, its etag, and its time; None, "" and 0 for none. Raises Damaged."""
+        """Return the value of a JSON object, its etag, and its time; None, "" and 0 for none. Raises Damaged."""
         found = self.get(path)
         if found is None:
             return None, "", 0
@@ -174,12 +174,12 @@ class Objects:
             raise Damaged(f"{what} cannot be read: {error}") from error
 
     def put_value(self, path: str, value: object, etag: str) -> bool:
-        """Put JSON in the place of the version that has this etag, or of none; whether it was."""
+        """Replace the version of a JSON object that has this etag, or none; return whether it did."""
         data = msgspec.json.encode(value)
         return self.swap(path, data, etag) if etag else self.create(path, data)
 
     def list(self, prefix: str, after: str | None = None) -> Iterator[ListedObject]:
-        """The objects whose path begins with ``prefix``, in order, those after a path only."""
+        """Yield the objects whose path begins with ``prefix``, in order, those after a path only."""
         from obstore import list as list_objects
 
         def work() -> list[ListedObject]:
@@ -191,14 +191,14 @@ class Objects:
         yield from sorted(self._tried(work))
 
     def delete(self, *paths: str) -> None:
-        """Remove objects; one that is not there is gone already."""
+        """Remove objects; missing ones are ignored."""
         from obstore import delete
 
         def work() -> None:
             with contextlib.suppress(FileNotFoundError):
                 delete(self._bucket, list(paths))
                 return
-            for path in paths:  # where one that is missing ends the whole call
+            for path in paths:  # where a missing one ends the whole call
                 with contextlib.suppress(FileNotFoundError):
                     delete(self._bucket, path)
 
@@ -206,23 +206,23 @@ class Objects:
             self._tried(work)
 
     def now(self, path: str) -> int:
-        """The server's clock, by an object written for it."""
+        """Return the server's time, by an object written for it."""
         from obstore import head
 
         self.put(path, b"")
         return self._tried(lambda: _ms(head(self._bucket, path)))
 
     def _tried(self, work: Callable[[], T]) -> T:
-        """Once more, with growing pauses, while the server cannot be reached or is overrun."""
+        """Retry, with growing pauses, while the server cannot be reached or is overloaded."""
         if not _first_use:
             _first_use.append(forks.count)
         if _first_use[0] != forks.count:
-            # The library behind has threads that a forked child lacks: it would wait for ever.
+            # The library has threads that a forked child lacks: it would wait for ever.
             raise UsageError(
                 "a bucket cannot be used in a forked child of a process that used one",
                 remedy="Start the child anew (spawn), or fork before the first use.",
             )
-        # Of a server that was never reached it is told soon: the address may be wrong.
+        # For a server that was never reached it is raised soon: the address may be wrong.
         patience = self._retry_s if self._reached else min(self._retry_s, _FIRST_S)
         until = time.monotonic() + patience
         wait = _BACK_OFF_S
@@ -241,11 +241,11 @@ class Objects:
 
 
 def _is_own(found: Stored | None, data: bytes, mark: str, before: str, *, lost: bool) -> bool:
-    """Whether a write that was refused had been done all the same. Raises Unavailable if nobody can tell any more."""
+    """Return whether a refused write had been done all the same. Raises Unavailable if that is unknown."""
     marks = found.marks if found else []
     if mark in marks or not lost:
         return mark in marks
-    if found and not marks:  # by a program that has no marks
+    if found and not marks:  # by a program that writes no marks
         return found.data == data
     if marks and (before.split(maxsplit=1)[0] in marks if before else len(marks) < _MARKS):
         return False

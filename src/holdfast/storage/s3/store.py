@@ -1,8 +1,8 @@
-"""The store in a bucket: S3 and what speaks like it, by conditional writes alone.
+"""The store in a bucket: S3 and compatible services, by conditional writes alone.
 
-A name is an object that says which id it stands for; everything of a key lies below that id, so a
-move writes two small objects whatever the key has. The bucket must honour preconditions: that is
-tried when the store is first used, and one that ignores them is refused, since it would lose data.
+A name is an object that maps a key to an id; all data of a key is below that id, so a move writes two
+small objects however much data the key has. The bucket must honour preconditions: that is tested when
+the store is first used, and one that ignores them is refused, since it would lose data.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ObjectStore(LeasedStore):
         return next((other for other in self.spellings.others(check_key(key)) if self.exists(other)), None)
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
-        """Every key with a log; what was seen before and has not changed is not asked for again."""
+        """Every key with a log; unchanged ones are not requested again."""
         check_prefix(prefix)
         self._sender.catch_up()
         yield from self._listing.entries(prefix)
@@ -89,7 +89,7 @@ class ObjectStore(LeasedStore):
         return {key: one.etag for key, one in self.names.listed(prefix)}
 
     def catalog_place(self) -> str | None:
-        """In the user's cache directory: nothing in a bucket can be an index for many."""
+        """In the user's cache directory: nothing in a bucket can be a shared index."""
         return cache_place(self._address)
 
     def space_catalog_place(self, space: str) -> str | None:
@@ -102,16 +102,16 @@ class ObjectStore(LeasedStore):
         return f"{base}?{dict(parse_qsl(query)).get('endpoint', '')}"
 
     def move(self, key: str, to: str) -> None:
-        """Under another name: two small objects are written, whatever the key has."""
+        """Two small objects are written, however much data the key has."""
         check_key(to)
         named = self._has_something(key)
-        # Given back, it also forgets what its writer knew of the key.
+        # Its release also forgets what the writer knew of the key.
         with ObjectLease(self, key).held("move", _LEASE_MS):
             self._clear_the_way(to)
             self.spellings.check(to, key)
             self._rename(key, to, named)
             try:
-                self.spellings.check(to, key)  # one that was made meanwhile did not see this one
+                self.spellings.check(to, key)  # one that was created meanwhile did not see this one
             except InvalidId:
                 if (moved := self.names.get(to)) is not None:
                     self._rename(to, key, moved)
@@ -129,7 +129,7 @@ class ObjectStore(LeasedStore):
             raise Conflict(f"{to} is taken")
 
     def drop(self, key: str) -> None:
-        """Sealed first, so that no one writes there; then what the name stood for."""
+        """Sealed first, so that nothing is written there; then the folder of the name is removed."""
         left = self.names.raw(check_key(key))[0]
         if left is not None and LogObjects(self.objects, left.name.folder).head().sealed:
             self.bury(key, left.name.folder)
@@ -137,7 +137,7 @@ class ObjectStore(LeasedStore):
         self._seal(key, self._has_something(key))
 
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
-        """A copy below an id of its own, which is there once it has its name."""
+        """A copy below an id of its own, which exists once it has its name."""
         check_branch(self, key, to, size)
         named = self.names.get(key)
         if named is None:
@@ -159,7 +159,7 @@ class ObjectStore(LeasedStore):
             if not self.names.claim(to, name):
                 raise Conflict(f"{to} is taken")
             try:
-                self.spellings.check(to)  # one that was made meanwhile did not see this one
+                self.spellings.check(to)  # one that was created meanwhile did not see this one
             except InvalidId:
                 self.names.swap(to, self.names.raw(to)[1], None)
                 raise
@@ -172,7 +172,7 @@ class ObjectStore(LeasedStore):
         return named is not None and LogObjects(self.objects, named.name.folder).head().archived
 
     def scrub(self) -> list[str]:
-        """What a bucket keeps of old versions cannot be told from here."""
+        """Whether a bucket keeps old versions cannot be seen from here."""
         return ["A bucket that keeps versions still has the old ones; remove them there."]
 
     def location(self, key: str) -> str:
@@ -180,7 +180,7 @@ class ObjectStore(LeasedStore):
         return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}#{check_key(key)}"
 
     def check(self) -> None:
-        """Try out once whether the bucket honours preconditions. Raises Unavailable if not."""
+        """Test once whether the bucket honours preconditions. Raises Unavailable if not."""
         if self._checked:
             return
         path = f"probe/{uuid4().hex}"
@@ -204,11 +204,11 @@ class ObjectStore(LeasedStore):
         self._at_once.close()
 
     def forget_writing(self, key: str) -> None:
-        """Look everything up anew the next time this key is written."""
+        """Read everything anew the next time this key is written."""
         self._writing.pop(key, None)
 
     def bury(self, key: str, folder: str) -> None:
-        """Finish what a drop began that did not come to its end."""
+        """Finish an interrupted drop."""
         named = self.names.raw(key)[0]
         if named is None or named.name.folder != folder:
             return
@@ -232,7 +232,7 @@ class ObjectStore(LeasedStore):
         raise NotFound(f"no such file or directory: {key}")
 
     def _clear_the_way(self, to: str) -> None:
-        """Remove what a key has that is not taken. Raises Conflict and Locked."""
+        """Remove the remains of a free key. Raises Conflict and Locked."""
         named = self.names.get(to)
         if named is not None:
             self._check_not_taken(to, named.name.folder)
@@ -245,14 +245,14 @@ class ObjectStore(LeasedStore):
             raise Conflict(f"{to} is taken")
 
     def _seal(self, key: str, named: Named, *, only_rest: bool = False) -> None:
-        """Take a key out of use for good, under its lease; then remove all it has."""
+        """Take a key out of use for good, under its lease; then remove all its data."""
         folder = named.name.folder
         lease = ObjectLease(self, key)
         try:
             epoch = lease.acquire("drop", _LEASE_MS)
             if lease.folder != folder:
                 raise Conflict(f"{key} changed while it was being removed")
-            if only_rest:  # someone may have begun to write it just before
+            if only_rest:  # a writer may have begun just before
                 self._check_not_taken(key, folder)
             if not LogObjects(self.objects, folder).seal(epoch):
                 raise Conflict(f"{key} changed while it was being removed")
@@ -269,7 +269,7 @@ class ObjectStore(LeasedStore):
         self.objects.delete(*(one.path for one in found if one.size > HEAD_BYTES or not one.path.startswith(fences)))
 
     def _repack(self, key: str, *, archived: bool) -> None:
-        """Put all objects of the log into compressed packs, or take the mark away: packs are read as they are."""
+        """Put all objects of the log into compressed packs, or remove the mark: packs are read as they are."""
         if not self.exists(key):
             raise NotFound(f"there is no log at {key}")
         lease = ObjectLease(self, key)
@@ -301,7 +301,7 @@ class ObjectStore(LeasedStore):
             error = pieces.append(whole)
         except StoreError as failure:
             error = failure
-        except HoldfastError as failure:  # it must not reach the other logs of the batch
+        except HoldfastError as failure:  # it must not affect the other logs of the batch
             error = Unavailable(failure.message, remedy=failure.remedy)
         if error is not None:
             self.forget_writing(whole.key)
@@ -315,7 +315,7 @@ class ObjectStore(LeasedStore):
                 if named and renew_one(self.objects, named.name.folder, epoch, ttl_ms):
                     return ""
             except HoldfastError:
-                return ""  # the next turn may do better; until then the term runs on
+                return ""  # the next round may succeed; until then the term runs on
             return key
 
         return set(self._at_once.map(lost, held.items())) - {""}

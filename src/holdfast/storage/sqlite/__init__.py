@@ -1,10 +1,10 @@
-"""The SQLite store, and the one door to SQLite."""
+"""The SQLite store, and the only module that imports SQLite."""
 
 from __future__ import annotations
 
 from holdfast._lazy import lazy
 
-TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
+TYPE_CHECKING = False  # loading `typing` takes longer than the whole of a short command
 if TYPE_CHECKING:
     from holdfast.storage.sqlite.connection import (
         Connection,

@@ -1,8 +1,8 @@
-"""The one door to SQLite: nothing else imports it.
+"""The only module that imports SQLite.
 
 What :func:`connect` opens is a cache: private (0600), no symlink, in a directory that only its
-owner can write to, never synced, and removed at any time. :func:`connect_file` opens what must
-last, and :func:`connect_memory` nothing at all.
+owner can write to, never synced, and removable at any time. :func:`connect_file` opens lasting
+files, and :func:`connect_memory` no file at all.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ _WAIT_S = 0.5
 _WAIT_TO_WRITE_S = 10
 _LOOK_AGAIN_S = 0.005
 _WAL_PAGES_MAX = 16_384
-# More than it grows to before it is copied into the file: what overwrites a log is on the disk in
-# half the time that it takes to make one longer.
+# More than it grows to before it is copied into the file: overwriting a log takes half the time of extending it.
 _WAL_BYTES_KEPT = 8 << 20
 _PAGES_BYTES = 8 << 20
 _SETTINGS = (
@@ -40,7 +39,7 @@ _SETTINGS = (
     "PRAGMA temp_store=MEMORY",
     f"PRAGMA cache_size=-{_PAGES_BYTES >> 10}",
     "PRAGMA journal_size_limit=16777216",
-    # A damaged page is then told as an error rather than as rows that are not there.
+    # A damaged page is then reported as an error rather than as missing rows.
     "PRAGMA cell_size_check=ON",
     "PRAGMA trusted_schema=OFF",
 )
@@ -48,7 +47,7 @@ _BESIDE = ("", "-wal", "-shm", "-journal")
 
 
 def _library() -> Any:
-    """Return SQLite as Python brings it. Raises Unavailable where this Python has none."""
+    """Return Python's SQLite module. Raises Unavailable if this Python has none."""
     try:
         import sqlite3
     except ImportError as error:
@@ -58,7 +57,7 @@ def _library() -> Any:
 
 @cache
 def _kind() -> Any:
-    """The class of connections: one that nobody has any more closes itself. Python 3.13 warns of one left open."""
+    """Return the class of connections that close themselves when collected. Python 3.13 warns of one left open."""
     library = _library()
 
     class SelfClosing(library.Connection):  # type: ignore[misc, name-defined]  # of a library that is loaded late
@@ -75,7 +74,7 @@ def _open(place: str, **options: Any) -> Connection:
 
 
 def sqlite_version() -> str | None:
-    """The version of the SQLite library that Python brings; None if this Python has none."""
+    """Return the version of Python's SQLite library; None if this Python has none."""
     try:
         return str(_library().sqlite_version)
     except Unavailable:
@@ -83,7 +82,7 @@ def sqlite_version() -> str | None:
 
 
 def sqlite_errors() -> tuple[type[Exception], ...]:
-    """What goes wrong with a database; nothing where there is no SQLite."""
+    """Return the exceptions of SQLite; none if there is no SQLite."""
     try:
         return (_library().Error,)
     except Unavailable:
@@ -91,16 +90,16 @@ def sqlite_errors() -> tuple[type[Exception], ...]:
 
 
 def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
-    """A connection to a file, made if there is none, or to a database in memory for None.
+    """Return a connection to a file, created if there is none, or to a database in memory for None.
 
     Statements commit by themselves unless a transaction was begun; any thread may use it, one at a time. Raises
-    Unavailable without SQLite or without a directory that can be written to, Forbidden for a symlink or a directory
-    that others can write to, and SQLite's own errors for what is wrong with the file.
+    Unavailable without SQLite or without a writable directory, Forbidden for a symlink or a directory that others
+    can write to, and SQLite's own errors for what is wrong with the file.
     """
     place = ":memory:"
     if path is not None:
         _make_private(path)
-        # Without what an address means something else by; SQLite would make a file that is missing readable for all.
+        # Escape the characters that are special in an address; SQLite would create a missing file readable for all.
         place = f"file:{path.replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?mode=rw"
     connection = _open(place, uri=path is not None, timeout=wait_s, isolation_level=None, cached_statements=256)
     try:
@@ -113,7 +112,7 @@ def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
 
 
 def connect_file(path: str) -> Connection:
-    """Open a file that must last, as it is; transactions are the caller's. Raises as :func:`failures` says."""
+    """Open a lasting file, as it is; transactions are the caller's. Raises as :func:`failures` says."""
     with failures(f"opening {path}"):
         connection = _open(path, timeout=_WAIT_TO_WRITE_S, isolation_level=None)
         try:
@@ -125,9 +124,9 @@ def connect_file(path: str) -> Connection:
 
 
 def use_wal(connection: Connection, path: str) -> None:
-    """From now on a commit waits for no disk, and what is durable is up to whoever syncs the log.
+    """From now on a commit waits for no disk, and durability is up to the caller that syncs the log.
 
-    It is also for them to copy the log into the file now and then (``PRAGMA wal_checkpoint``): left to
+    The caller also has to copy the log into the file now and then (``PRAGMA wal_checkpoint``): left to
     SQLite, a commit would wait for that. Only a log that is far too long is copied anyway.
     """
     with failures(f"opening {path}"):
@@ -136,7 +135,7 @@ def use_wal(connection: Connection, path: str) -> None:
                 f"{path}: SQLite cannot keep a write-ahead log there", remedy="Keep the file on a local disk."
             )
         connection.execute("PRAGMA synchronous=NORMAL")
-        # What is redacted or erased must not stay in the pages, however SQLite was built.
+        # Redacted or erased data must not stay in the pages, however SQLite was built.
         connection.execute("PRAGMA secure_delete=ON")
         connection.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES_MAX}")
         connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_KEPT}")
@@ -149,7 +148,7 @@ def _wal_mode(connection: Connection) -> str:
         try:
             return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
         except sqlite_errors() as error:
-            # Where two processes make the file at once, SQLite itself does not wait for the other.
+            # When two processes create the file at once, SQLite itself does not wait for the other.
             if not is_busy(error) or time.monotonic() > until:
                 raise
             time.sleep(_LOOK_AGAIN_S)
@@ -157,12 +156,12 @@ def _wal_mode(connection: Connection) -> str:
 
 @contextmanager
 def transaction(connection: Connection, *, to_write: bool = True) -> Iterator[None]:
-    """Commit what the block writes, or nothing if it raises; one that reads sees the database of one moment."""
+    """Commit what the block writes, or nothing if it raises; a reading one sees the database of one moment."""
     if connection.in_transaction:
         connection.execute("ROLLBACK")  # of one that was interrupted on its way out
     try:
-        # At once: one that began to read first could not wait for its turn to write. Inside, as an
-        # interrupt that comes while it waits is raised when it has begun.
+        # At once: one that began by reading could not wait for its turn to write. Inside, because an interrupt while it
+        # waits is raised once it has begun.
         connection.execute("BEGIN IMMEDIATE" if to_write else "BEGIN")
         yield
         if to_write:
@@ -173,13 +172,13 @@ def transaction(connection: Connection, *, to_write: bool = True) -> Iterator[No
 
 
 def connect_memory() -> Connection:
-    """An empty database in memory, without any setting."""
+    """Return an empty database in memory, without any setting."""
     return _open(":memory:")
 
 
 @contextmanager
 def failures(doing: str) -> Iterator[None]:
-    """Errors of SQLite as ours: StoreFull, Unavailable, Forbidden, or Damaged for a broken file."""
+    """Turn errors of SQLite into ours: StoreFull, Unavailable, Forbidden, or Damaged for a broken file."""
     try:
         yield
     except sqlite_errors() as error:
@@ -204,13 +203,13 @@ def _typed(error: Exception, doing: str) -> HoldfastError:
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether an error says that another one is at the file, and not that something is wrong."""
+    """Return whether an error means that another process is using the file, and not that something is wrong."""
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(code, int) and code & 0xFF in (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
 
 
 def file_mark(path: str) -> tuple[int, int] | None:
-    """What tells a file from another one of the same name; None if there is none."""
+    """Return what identifies a file among others of the same name; None if there is none."""
     try:
         found = os.stat(path, follow_symlinks=False)
     except OSError:
@@ -219,7 +218,7 @@ def file_mark(path: str) -> tuple[int, int] | None:
 
 
 def discard(path: str) -> None:
-    """Remove a database with what SQLite keeps beside it. What cannot be removed stays."""
+    """Remove a database with SQLite's files beside it. What cannot be removed stays."""
     from holdfast.storage.disk import Disk
 
     name = os.path.basename(path)
@@ -230,23 +229,23 @@ def discard(path: str) -> None:
 
 
 def _make_private(path: str) -> None:
-    """See to it that the file is there, is a file, and is nobody else's to read."""
+    """Make sure that the file exists, is a file, and is readable for nobody else."""
     from holdfast.storage.files.tree import let_go, plain_file, translation
 
     name = os.path.basename(path)
     with translation(f"opening {path}"), _directory(path) as (tree, directory):
         node = plain_file(tree.disk, name, directory, path)
         if node is not None and node.links > 1:
-            # It is another file as well, perhaps in a backup: that one stays as it is.
+            # It is another file as well, perhaps in a backup: that one stays unchanged.
             tree.disk.unlink(name, directory)
             let_go(tree.disk, tree.disk.open_new(name, directory))
-        # One that is there is not opened: closing it again would give up the locks that SQLite
-        # holds on it in this process.
+        # An existing file is not opened: closing it again would release the locks that SQLite holds on it in this
+        # process.
 
 
 @contextmanager
 def _directory(path: str) -> Iterator[tuple[Tree, int]]:
-    """The directory of a file, reached without following a symlink."""
+    """Return the directory of a file, reached without following a symlink."""
     from holdfast.storage.disk import Disk
     from holdfast.storage.files.tree import Tree
 

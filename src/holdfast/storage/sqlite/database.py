@@ -24,7 +24,7 @@ _KEYS_KEPT_MAX = 10_000
 
 
 class SharedDatabase:
-    """One file, made with the first write; one connection to write, one to read, for all threads.
+    """One file, created with the first write; one connection for writing, one for reading, for all threads.
 
     ``schema`` is a list of scripts, each of which brings the tables from one version to the next.
     """
@@ -36,7 +36,7 @@ class SharedDatabase:
         self._writer: Connection | None = None
         self._reader: Connection | None = None
         self._copier: Connection | None = None
-        # Kept open: a descriptor that was opened after an error is not told of it by the kernel.
+        # Kept open: the kernel does not report an error to a descriptor that was opened after it.
         self._log: int | None = None
         self._identity = ""
         self._write_lock = threading.RLock()
@@ -52,9 +52,9 @@ class SharedDatabase:
         self._forks = forks.count
 
     def write(self, work: Callable[[Connection], T], key: str = "") -> T:
-        """What ``work`` gives for a connection inside a transaction, which is then committed.
+        """Return the result of ``work`` with a connection inside a transaction, which is then committed.
 
-        It waits, bounded, for another process's transaction. Nothing is written if it raises. A
+        It waits, for a limited time, for another process's transaction. Nothing is written if it raises. A
         sync of ``key`` covers it.
         """
         self._renew_after_fork()
@@ -67,17 +67,17 @@ class SharedDatabase:
             self._written += 1
             self._last[key] = self._written
             if len(self._last) > _KEYS_KEPT_MAX:
-                # A key that is not known is synced with all others: never too little.
+                # An unknown key is synced with all others: never too little.
                 done = self._synced
                 self._last = {one: last for one, last in self._last.items() if last > done}
         return result
 
     def execute(self, query: str, values: Sequence[Any] = ()) -> int:
-        """Run one statement as a transaction of its own; how many rows it changed."""
+        """Run one statement as a transaction of its own; return how many rows it changed."""
         return self.write(lambda connection: connection.execute(query, values).rowcount)
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query; none if there is no file yet."""
+        """Return all rows of a query; none if there is no file yet."""
         self._renew_after_fork()
         with self._read_lock, failures(f"reading {self.path}"):
             if self._reader is None:
@@ -88,14 +88,14 @@ class SharedDatabase:
             return rows
 
     def sync(self, key: str = "") -> None:
-        """Return once everything is on the medium that was committed before, for a key or for all.
+        """Return once everything committed before, for a key or for all, is on the medium.
 
-        Whoever asks while a sync is under way is served by the next one, all of them together. The
-        log in front of the database is synced beside SQLite, so that no writer waits meanwhile;
+        Callers that come while a sync is running are served by the next one, all of them together. The
+        write-ahead log is synced without SQLite, so that no writer waits meanwhile;
         here it is also copied into the database when it has become long.
         """
         self._renew_after_fork()
-        # What others wrote since is theirs to sync: else each of many sessions would sync anew.
+        # Later writes of others are theirs to sync: else each of many sessions would sync anew.
         target = self._last.get(key, self._written) if key else self._written
         with self._sync_lock:
             if self._dead is not None:
@@ -113,7 +113,7 @@ class SharedDatabase:
                 self._copy_log(self._disk.node(self._log).size)
 
     def vacuum(self) -> bool:
-        """Write the file anew without what was removed; whether its log could be emptied too."""
+        """Rewrite the file without removed data; return whether its log could be emptied too."""
         if not os.path.exists(self.path):
             return True
         self._renew_after_fork()
@@ -124,18 +124,18 @@ class SharedDatabase:
         return not busy
 
     def identity(self) -> str:
-        """What tells this database from every other, also from one put in its place."""
+        """Return the identity of this database, which distinguishes it even from one put in its place."""
         if not self._identity:
             rows = self.read("SELECT hex(name) FROM identity")
             self._identity = rows[0][0] if rows else ""
         return self._identity
 
     def check(self) -> None:
-        """Raise if there is a file that cannot be used. Makes nothing."""
+        """Raise if there is a file that cannot be used. Creates nothing."""
         self.read("SELECT 1")
 
     def integrity(self) -> list[str]:
-        """What SQLite finds wrong with the file; read in full, once for each state that it has."""
+        """Return the problems that SQLite finds in the file; read in full, once for each state that it has."""
         version = self.read("PRAGMA data_version")
         mark = (self._written, version[0][0] if version else None)
         if self._sound is None or self._sound[0] != mark:
@@ -147,7 +147,7 @@ class SharedDatabase:
         return self._sound[1]
 
     def close(self) -> None:
-        """Close both connections; it can be used again, and then opens them again."""
+        """Close both connections; using it again opens them again."""
         self._renew_after_fork()
         with self._write_lock, self._read_lock, self._sync_lock:
             if self._log is not None:
@@ -160,7 +160,7 @@ class SharedDatabase:
                     stack.callback(connection.close)
 
     def _renew_after_fork(self) -> None:
-        """A child must not touch the parent's connections, not even to close them."""
+        """In a forked child drop the parent's connections: it must not even close them."""
         if self._forks != forks.count:
             self._forks = forks.count
             _abandoned.extend(filter(None, (self._reader, self._writer, self._copier)))
@@ -184,7 +184,7 @@ class SharedDatabase:
         return writer
 
     def _open(self, *, create: bool) -> Connection:
-        # A file of this user, no symlink, on a local disk; made 0600 if there is none.
+        # A file of this user, no symlink, on a local disk; created 0600 if there is none.
         folder_path, name = os.path.split(self.path)
         with translation(f"opening {self.path}"), self._folder(create=create) as folder:
             network = self._disk.network_name(folder)
@@ -198,7 +198,7 @@ class SharedDatabase:
                 raise Forbidden(f"{self.path} belongs to another user")
         connection = connect_file(self.path)
         try:
-            self._version(connection)  # one that is not ours is left as it is
+            self._version(connection)  # one that is not ours is left unchanged
             use_wal(connection, self.path)
             self._migrate(connection)
         except BaseException:
@@ -207,7 +207,7 @@ class SharedDatabase:
         return connection
 
     def _migrate(self, connection: Connection) -> None:
-        """Bring the tables up to date, safely when several start at once."""
+        """Bring the tables up to date, safely when several processes start at once."""
         if self._version(connection) == len(self._schema):
             return
         with transaction(connection):
@@ -223,8 +223,8 @@ class SharedDatabase:
             connection.execute(f"PRAGMA user_version = {len(self._schema)}")
 
     def _version(self, connection: Connection) -> int:
-        # Tables come first: whoever sees some sees also the marks that were committed with them,
-        # while one who saw no mark yet could see another process's tables a moment later.
+        # Tables first: a reader that sees some also sees the marks committed with them, while one that saw no mark yet
+        # could see another process's tables a moment later.
         tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         application: int = connection.execute("PRAGMA application_id").fetchone()[0]
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -248,10 +248,10 @@ class SharedDatabase:
             yield folder
 
     def _sync_log(self) -> None:
-        """Sync the log of the database, and once also that there is one."""
+        """Sync the log of the database, and once also its directory entry."""
         if self._log is None:
-            # Closed since: whoever closed it last has copied and synced everything, and the log
-            # went with that; as long as it is there, others have it open, and it is synced.
+            # Closed since: the last process to close it has copied and synced everything, and the log went with that;
+            # while it exists, others have it open, and it is synced.
             with self._folder() as folder, contextlib.suppress(FileNotFoundError):
                 name = os.path.basename(self.path) + "-wal"
                 with held(self._disk, self._disk.open_read(name, folder)) as log:
@@ -264,12 +264,12 @@ class SharedDatabase:
             self._entry_synced = True
 
     def _sync_entries(self, folder: int) -> None:
-        # The way was only passed through; to be synced, its end is opened in full.
+        # The path was only passed through; to be synced, its end is opened in full.
         with held(self._disk, self._disk.open_directory(".", folder)) as entry:
             self._disk.sync_directory(entry)
 
     def _copy_log(self, size: int) -> None:
-        """Copy the log into the database if it has grown much. A failure is no harm: all of it is in the log."""
+        """Copy the log into the database if it has grown much. A failure is harmless: everything is in the log."""
         if size < self._copied_at:
             self._copied_at = 0  # all of it had been copied: it began anew
         if size - self._copied_at < _CHECKPOINT_BYTES:
@@ -278,7 +278,7 @@ class SharedDatabase:
         with contextlib.suppress(HoldfastError):
             if self._copier is None:
                 self._copier = self._open(create=False)
-            # As far as nobody reads or writes that just now.
+            # As far as no other connection is reading or writing that just now.
             with failures(f"writing {self.path}"):
                 self._copier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 

@@ -1,4 +1,4 @@
-"""Someone else's SQLite file: copied into memory, and only read."""
+"""A SQLite file of another program: copied into memory, and only read."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _BYTES_PER_STEP = 1_024
 
 
 class ForeignDatabase:
-    """Someone else's database, copied into memory: for reading only, and to be closed.
+    """A database of another program, copied into memory: for reading only, and to be closed.
 
-    The schema is not trusted: nothing but reading is allowed, and a query that does not come to an end is broken off.
+    The schema is not trusted: only reading is allowed, and a query that does not end is aborted.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def tables(self) -> dict[str, tuple[str, ...]]:
-        """The tables, and the columns of each."""
+        """Return the tables, and the columns of each."""
         names = [row["name"] for row in self.rows("SELECT name FROM sqlite_master WHERE type='table'")]
         return {
             name: tuple(row["name"] for row in self.rows("SELECT name FROM pragma_table_info(?)", name))
@@ -35,7 +35,7 @@ class ForeignDatabase:
         }
 
     def rows(self, query: str, *values: object) -> Iterator[dict[str, Any]]:
-        """The rows that a query gives. Raises InvalidData where the file is damaged."""
+        """Yield the rows of a query. Raises InvalidData if the file is damaged."""
         try:
             yield from self._connection.execute(query, values)
         except _unreadable() as error:
@@ -52,7 +52,10 @@ class ForeignDatabase:
 
 
 def copy_database(database: bytes, wal: bytes = b"") -> ForeignDatabase:
-    """Someone else's database with what its write-ahead log has committed. Raises InvalidData for what is none."""
+    """Return another program's database with the commits of its write-ahead log.
+
+    Raises InvalidData if it is not one.
+    """
     connection = connect_memory()
     try:
         connection.deserialize(merge_wal(database, wal))
@@ -62,7 +65,7 @@ def copy_database(database: bytes, wal: bytes = b"") -> ForeignDatabase:
     except _unreadable() as error:
         connection.close()
         raise InvalidData(f"not a SQLite database that can be read: {error}") from error
-    # Enough to look at every row some times over, and no more.
+    # Enough to read every row several times, and no more.
     steps = iter(range(_FOREIGN_STEPS_MIN + len(database) // _BYTES_PER_STEP))
     connection.set_progress_handler(lambda: next(steps, None) is None, _FOREIGN_STEPS)
     connection.row_factory = lambda cursor, row: {
@@ -77,21 +80,20 @@ def _unreadable() -> tuple[type[Exception], ...]:
 
 
 # A SQLite file together with its write-ahead log, as one file. Pure: bytes in, bytes out.
-#
-# A tool that is running keeps its newest commits in the ``-wal`` file. Opening the database in its
-# place would make files beside it; merging the two copies touches nothing.
+# A running tool keeps its newest commits in the ``-wal`` file. Opening the database in its place would create files
+# beside it; merging the two copies touches nothing.
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
 _MAGIC = (0x377F0682, 0x377F0683)
 _PAGE_BYTES_MAX = 65_536
-_FORMAT = slice(18, 20)  # of writing and reading; 1 is a file without a write-ahead log
+_FORMAT = slice(18, 20)  # format versions for writing and reading; 1 is a file without a write-ahead log
 _HEADER_BYTES = 100
 _PAGE_SIZE, _PAGE_SIZE_AT = struct.Struct(">H"), 16
 _PAGE_COUNT, _PAGE_COUNT_AT = struct.Struct(">I"), 28
 
 
 def merge_wal(database: bytes, wal: bytes) -> bytes:
-    """The database after every transaction that the log has committed; what follows the last is left out."""
+    """Return the database after every committed transaction of the log; what follows the last is left out."""
     merged = bytearray(database)
     pages: dict[int, bytes] = {}
     for number, size, page in _frames(wal):
@@ -101,7 +103,7 @@ def merge_wal(database: bytes, wal: bytes) -> bytes:
             pages.clear()
     if len(merged) >= _HEADER_BYTES:
         merged[_FORMAT] = b"\1\1"
-        # A file that was cut short has to say how long it is: SQLite then reads the pages there are.
+        # A file that was cut short must state its length: SQLite then reads the pages there are.
         (page_bytes,) = _PAGE_SIZE.unpack_from(merged, _PAGE_SIZE_AT)
         page_bytes = _PAGE_BYTES_MAX if page_bytes == 1 else page_bytes
         (declared,) = _PAGE_COUNT.unpack_from(merged, _PAGE_COUNT_AT)
@@ -124,7 +126,7 @@ def _commit(merged: bytearray, pages: dict[int, bytes], size: int) -> None:
 
 
 def _frames(wal: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Page number, size of the database after a commit (else 0) and page of each valid frame."""
+    """Yield the page number, the size of the database after a commit (else 0) and the page of each valid frame."""
     if len(wal) < _HEADER.size:
         return
     magic, _, page_bytes, _, *salt, sum1, sum2 = _HEADER.unpack_from(wal)

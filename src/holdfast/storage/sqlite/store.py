@@ -1,7 +1,7 @@
 """The SQLite store: logs, documents and leases of many sessions in one file.
 
 An append is one small transaction that does not wait for the disk; a sync makes everything durable
-that was appended before it, by whichever session, so that many sessions share each sync.
+that any session appended before it, so that many sessions share each sync.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from holdfast.storage.sqlite.database import SharedDatabase
 if TYPE_CHECKING:
     from holdfast.storage.sqlite.connection import Connection
 
-# About what a sync takes; nobody waits for it who is alone.
+# About the duration of a sync; a single caller does not wait.
 _GATHER_S = 0.004
 _PAGE = 1000
 
@@ -69,9 +69,9 @@ class SQLiteStore(LeasedStore):
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         check_prefix(prefix)
-        # By the name that follows: where a page of them begins is found by the index of names.
+        # In the order of names: the index of names finds where a page begins.
         query = f"{tables.ENTRY} WHERE key > ? AND key < ? AND folder = ? AND generation > 0 ORDER BY key LIMIT {_PAGE}"
-        last, end = prefix, prefix[:-1] + "0"  # what follows a slash
+        last, end = prefix, prefix[:-1] + "0"  # the character after a slash
         while rows := self.database.read(query, (last, end, prefix)):
             yield from map(tables.entry_of, rows)
             last = rows[-1][0]
@@ -81,7 +81,7 @@ class SQLiteStore(LeasedStore):
         return tables.entry_of(rows[0]) if rows else None
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
-        """The keys that changed, by the number that every change has."""
+        """The keys that changed, by the number of each change."""
         check_prefix(prefix)
         identity, rows = self.database.identity(), self.database.read("SELECT version FROM store")
         now = tables.number(rows[0][0]) if rows else 0
@@ -92,7 +92,7 @@ class SQLiteStore(LeasedStore):
         return Changes(f"{identity}:{now}", frozenset(row[0] for row in rows), listed=False)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
-        """Every key with anything, and the number of its row."""
+        """Every key with any data, and the number of its row."""
         check_prefix(prefix)
         rows = self.database.read(
             "SELECT key, id FROM keys k WHERE folder = ? AND (generation > 0 OR EXISTS"
@@ -182,7 +182,7 @@ class SQLiteStore(LeasedStore):
         return f"{self.path}#{check_key(key)}"
 
     def scrub(self) -> list[str]:
-        """The file is written anew: what was removed is not left in its pages."""
+        """The file is rewritten: removed data is not left in its pages."""
         if self.database.vacuum():
             return []
         return ["Another process reads the database: what was removed may be left in its log."]
@@ -218,7 +218,7 @@ class SQLiteStore(LeasedStore):
         return self.database.write(work)
 
 
-# What one key has in a SQLite store: its log, its documents, its lease.
+# The parts of one key in a SQLite store: its log, its documents, its lease.
 _KEPT_BYTES_MAX = 1 << 20
 _RENEW = "UPDATE keys SET expires = ? WHERE key = ? AND epoch = ? AND holder IS NOT NULL"
 
@@ -256,7 +256,7 @@ class SQLiteLog(Log):
                 self._kept.append(data)
 
     def sync(self) -> None:
-        """Everything in the file becomes durable; whoever asked at the same time is served too."""
+        """Everything in the file becomes durable; simultaneous callers are served too."""
         with self._lock:
             target, kept = self._appended, len(self._kept)
         self._database.sync(self._key)
@@ -282,7 +282,7 @@ class SQLiteLog(Log):
         return tables.size(rows[0][0]) if rows else 0
 
     def cut(self, offset: int, epoch: int) -> None:
-        """Set aside and removed in one transaction."""
+        """Copied to quarantine and removed in one transaction."""
 
         def work(connection: Connection) -> None:
             row = tables.fenced_row(connection, self._key, epoch)
@@ -299,7 +299,7 @@ class SQLiteLog(Log):
         self._database.sync()
 
     def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """Another generation, in one transaction; the old bytes are kept as a document."""
+        """A new generation, in one transaction; the old bytes are kept as a document."""
         new = b"".join(chunks)
 
         def work(connection: Connection) -> None:
@@ -320,7 +320,7 @@ class SQLiteLog(Log):
         return str(rows[0][0]) if rows else ""
 
     def damage(self) -> str:
-        """What SQLite finds wrong with the file, which all sessions share."""
+        """The problems that SQLite finds in the file, which all sessions share."""
         return "; ".join(self._database.integrity()[:3])
 
     def unsaved(self) -> bytes:
@@ -331,7 +331,7 @@ class SQLiteLog(Log):
         """The file stays open for the store."""
 
     def _restored(self, connection: Connection, size: int, epoch: int) -> tuple[int, int]:
-        """Why an append found no row: it was the first, the log is archived, or it is fenced."""
+        """Handle an append that found no row: it was the first, the log is archived, or it is fenced."""
         row = tables.key_row(connection, self._key)
         if row is None and epoch == 0:
             id = tables.made_row(connection, self._key)
@@ -374,7 +374,7 @@ class SQLiteDocuments(Documents):
             "SELECT d.data, d.etag FROM documents d JOIN keys k ON k.id = d.id WHERE k.key = ? AND d.name = ?",
             (self._key, check_document_name(name)),
         )
-        if rows and not isinstance(rows[0][0], bytes):  # a column takes anything
+        if rows and not isinstance(rows[0][0], bytes):  # a column may hold any type
             raise Damaged(f"{name} is something else than bytes", document=name)
         return (rows[0][0], rows[0][1]) if rows else None
 
@@ -382,7 +382,7 @@ class SQLiteDocuments(Documents):
         rows = self._database.read(
             "SELECT d.name FROM documents d JOIN keys k ON k.id = d.id WHERE k.key = ?", (self._key,)
         )
-        texts = [name for (name,) in rows if isinstance(name, str)]  # a column takes anything
+        texts = [name for (name,) in rows if isinstance(name, str)]  # a column may hold any type
         return sorted(name for name in texts if name.startswith(prefix))
 
     def delete(self, name: str) -> bool:
@@ -395,7 +395,7 @@ class SQLiteDocuments(Documents):
 
 
 class SQLiteLease(RenewedLease):
-    """The holder in the key's row. It runs out when nobody renews it, or with its process."""
+    """The holder in the key's row. It expires unless it is renewed, or with its process."""
 
     def __init__(self, database: SharedDatabase, renewer: Renewer, key: str) -> None:
         super().__init__(renewer, key)
@@ -424,7 +424,7 @@ class SQLiteLease(RenewedLease):
                 tables.check_unique(connection, self._key)
             return int(found[0][0])
 
-        # By its key: a flush then covers what a writer that is gone had not synced.
+        # By its key: a flush then covers what a dead writer had not synced.
         return self._database.write(work, self._key)
 
     def renew(self, ttl_ms: int) -> None:

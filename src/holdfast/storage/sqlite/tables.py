@@ -1,4 +1,4 @@
-"""The tables of a SQLite store, and what is asked of them inside a transaction."""
+"""The tables of a SQLite store, and queries on them inside a transaction."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from holdfast.storage.sqlite.connection import Connection
 
 _FRAME_BYTES = 1 << 20
-# Three rows to a page at the least: rows of half a page and more leave much of it empty. Beyond two
-# pages the rest of a row has pages of its own, and there is nothing to be gained.
+# At least three rows to a page: rows of half a page and more leave much of it empty. Beyond two pages the rest of a row
+# has pages of its own, and nothing is gained.
 _ROW_BYTES = 1_340
 _CUT_BYTES_MAX = 8_192
-# A piece has one number, made of its key's and of its place in the log (64 GiB at most). So it lies
-# in a table by that number, which keeps a row of almost a page in one piece; in a table with a key
-# of two columns all beyond a quarter of a page would take a page of its own.
+# A piece has one number, made of its key's and of its place in the log (64 GiB at most). So it is in a table by that
+# number, which keeps a row of almost a page in one piece; in a table with a key of two columns everything beyond a
+# quarter of a page would take a page of its own.
 _PLACE_BITS = 36
 _PLACES = (1 << _PLACE_BITS) - 1
-_NUMBER_MAX = (1 << 63) - 1  # as far as SQLite counts
+_NUMBER_MAX = (1 << 63) - 1  # the largest number of SQLite
 
-# Numbered, so that a later version can change the tables of an older one; by the loader of this
-# module, which takes less time to read them than importlib.resources takes to load.
+# Numbered, so that a later version can change the tables of an older one; read by the loader of this module, which
+# takes less time than loading importlib.resources.
 _FOLDER = os.path.join(os.path.dirname(__file__), "migrations")
 _loader: Any = __spec__.loader
 SCHEMA: tuple[str, ...] = tuple(
@@ -49,12 +49,12 @@ _INSERT = "INSERT INTO pieces (number, size, data, packed) VALUES (?, ?, ?, ?)"
 
 
 class KeyRow:
-    """What the database knows of a key."""
+    """The row of a key."""
 
     __slots__ = ("archived", "epoch", "expires", "generation", "holder", "id", "size")
 
     def __init__(self, values: tuple[int, int, int, int, int, bytes | None, int]) -> None:
-        """Raises Damaged for what no version of ours wrote: a column takes anything."""
+        """Raises Damaged for values that no version of ours wrote: a column may hold any type."""
         if values[5] is not None and not isinstance(values[5], bytes):
             raise damaged_row()
         numbers = (*values[:2], *values[3:5], values[6])
@@ -71,7 +71,7 @@ def key_row(connection: Connection, key: str) -> KeyRow | None:
 
 
 def fenced_row(connection: Connection, key: str, epoch: int) -> KeyRow:
-    """The key's row, if the epoch is the one in force."""
+    """Return the key's row, if the epoch is the one in force."""
     row = key_row(connection, key)
     if row is None and epoch == 0:
         made_row(connection, key)
@@ -82,7 +82,7 @@ def fenced_row(connection: Connection, key: str, epoch: int) -> KeyRow:
 
 
 def check_free(connection: Connection, key: str) -> None:
-    """Raise Locked while a holder has the key that lives and whose time has not run out."""
+    """Raise Locked while the key has a living holder whose term has not expired."""
     row = key_row(connection, key)
     if row is None or not row.holder or row.expires <= now_ms():
         return
@@ -92,7 +92,7 @@ def check_free(connection: Connection, key: str) -> None:
 
 
 def free_row(connection: Connection, key: str) -> KeyRow:
-    """The row of a key that has something and that nobody writes; NotFound, Locked otherwise."""
+    """Return the row of a key that has data and no writer; raise NotFound, Locked otherwise."""
     row = key_row(connection, key)
     if row is None or not (row.generation or has_documents(connection, row.id)):
         raise NotFound(f"no such file or directory: {key}")
@@ -101,13 +101,13 @@ def free_row(connection: Connection, key: str) -> KeyRow:
 
 
 def check_not_taken(connection: Connection, key: str, row: KeyRow) -> None:
-    """Raise Conflict if a key that has this row is more than what a crash left of a beginning."""
+    """Raise Conflict if a key with this row is more than the remains of a crash at its beginning."""
     if row.generation or (not needs_log(key) and has_documents(connection, row.id)):
         raise Conflict(f"{key} is taken")
 
 
 def check_unique(connection: Connection, key: str, besides: str = "") -> None:
-    """Raise InvalidId if a session that differs only by case is there or in the making."""
+    """Raise InvalidId if a session that differs only by case exists or is being created."""
     if not is_session(key):
         return
     found = connection.execute(
@@ -122,18 +122,18 @@ def check_unique(connection: Connection, key: str, besides: str = "") -> None:
             raise clashing(key, str(other)) from None
         if generation:
             raise clashing(key, str(other))
-        # Its writer has not been heard of for long: whatever it may still send is refused.
+        # Its writer has been silent for long: whatever it may still send is refused.
         connection.execute("UPDATE keys SET epoch = epoch + 1, holder = NULL WHERE key = ?", (other,))
 
 
 def has_documents(connection: Connection, id: int) -> bool:
-    """Whether a key has any document."""
+    """Return whether a key has any document."""
     found = connection.execute("SELECT 1 FROM documents WHERE id = ? LIMIT 1", (id,)).fetchone()
     return found is not None
 
 
 def made_row(connection: Connection, key: str) -> int:
-    """The number of a key's row, which is made if there is none."""
+    """Return the number of a key's row, created if there is none."""
     connection.execute(
         "INSERT OR IGNORE INTO keys (key, folder, folded) VALUES (?, ?, ?)", (key, folder_of(key), fold_id(key))
     )
@@ -142,7 +142,7 @@ def made_row(connection: Connection, key: str) -> int:
 
 
 def bury(connection: Connection, key: str, epoch: int) -> None:
-    """Leave a higher epoch for a key that went, so that whoever wrote it stays fenced for ever."""
+    """Leave a higher epoch for a removed key, so that its writer stays fenced for good."""
     connection.execute(
         "INSERT INTO keys (key, folder, folded, epoch, version) VALUES (?, ?, ?, ?, ?)",
         (key, folder_of(key), fold_id(key), epoch + 1, next_version(connection)),
@@ -163,7 +163,7 @@ def forget_pieces(connection: Connection, id: int) -> None:
 
 
 def describe(connection: Connection, id: int, size: int, *, new: bool = False) -> None:
-    """Note the size of a log that changed; with ``new`` it is another generation."""
+    """Note the size of a changed log; with ``new`` it is another generation."""
     version = next_version(connection)
     connection.execute(
         "UPDATE keys SET size = ?, modified = ?, version = ?, archived = 0,"
@@ -183,7 +183,7 @@ def put_document(connection: Connection, id: int, name: str, data: bytes) -> Non
 def insert_piece(connection: Connection, id: int, start: int, data: bytes, *, pack: bool = False) -> None:
     """Write one piece of a log at its place."""
     if start + len(data) > _PLACES:
-        # One byte more would stand where another key's bytes are.
+        # One byte more would be in the range of another key.
         raise StoreFull("a log in SQLite has at most 64 GiB", remedy="Begin another session.")
     if pack or not _ROW_BYTES < len(data) <= _CUT_BYTES_MAX:
         kept = packed(data) if pack else bytes(data)
@@ -208,7 +208,7 @@ def insert_frames(connection: Connection, id: int, data: bytes, *, archived: boo
 
 
 def repack(connection: Connection, id: int, size: int, *, archived: bool) -> None:
-    """Write a log anew, compressed or not."""
+    """Rewrite a log, compressed or not."""
     whole = b"".join(pieces_of(connection, id, 0, size))
     forget_pieces(connection, id)
     insert_frames(connection, id, whole, archived=archived)
@@ -218,7 +218,7 @@ def repack(connection: Connection, id: int, size: int, *, archived: bool) -> Non
 
 
 def pieces_of(connection: Connection, id: int, start: int, stop: int) -> Iterator[bytes]:
-    """The bytes of a log inside a transaction."""
+    """Return the bytes of a log inside a transaction."""
     first = _number(id, 0)
     rows = connection.execute(
         "SELECT data, size, packed FROM pieces WHERE number >= ? AND number < ? AND number + size > ? ORDER BY number",
@@ -229,7 +229,7 @@ def pieces_of(connection: Connection, id: int, start: int, stop: int) -> Iterato
 
 
 def reading(id: int, generation: int, at: int, count: int) -> tuple[str, tuple[int, ...]]:
-    """The question for pieces of a generation from a place on (place, size, data, packed), and its values."""
+    """Return the query for pieces of a generation from a place on (place, size, data, packed), and its values."""
     first, wanted = _number(id, 0), _number(id, at)
     # Python 3.12 takes numbered places (?1) for named ones, and warns.
     return _READ, (first, wanted, first, first, wanted, id, generation, count)
@@ -240,13 +240,13 @@ def _number(id: int, place: int) -> int:
 
 
 def next_version(connection: Connection) -> int:
-    """The number of this change; every change of the store has one of its own."""
+    """Return the number of this change; every change of the store has one of its own."""
     rows = connection.execute("UPDATE store SET version = version + 1 RETURNING version").fetchall()
     return number(rows[0][0])
 
 
 def entry_of(row: tuple[str, int, int, int, int, int]) -> Entry:
-    """An entry; one whose figures are none has its name at least, and says more when it is read."""
+    """Return an entry; one with invalid figures has at least its name, and is reported when it is read."""
     key, size, modified, generation, version, id = row
     if not (is_size(size) and type(modified) is int):
         size = modified = 0
@@ -254,26 +254,26 @@ def entry_of(row: tuple[str, int, int, int, int, int]) -> Entry:
 
 
 def number(value: object) -> int:
-    """Return a whole number, with one more after it. Raises Damaged: a column takes anything."""
+    """Return a whole number that can still be incremented. Raises Damaged: a column may hold any type."""
     if type(value) is not int or value >= _NUMBER_MAX:
         raise damaged_row()
     return value
 
 
 def is_size(value: object) -> bool:
-    """Whether a log can have so many bytes."""
+    """Return whether a log can have this size."""
     return type(value) is int and 0 <= value <= _PLACES
 
 
 def size(value: Any) -> int:
-    """Return the size that a log can have. Raises Damaged."""
+    """Return a valid size of a log. Raises Damaged."""
     if not is_size(value):
         raise damaged_row()
     return int(value)
 
 
 def damaged_row() -> Damaged:
-    """That a row was not written by us, or not left so."""
+    """Return the error for a row that Holdfast did not write, or that was changed since."""
     return Damaged("a row of the database holds something else than it should")
 
 
