@@ -1,25 +1,25 @@
-"""The catalogue: a derived index of all sessions. Disposable, and never believed about content.
+"""The catalogue: a derived index of all sessions. Disposable, and never trusted about content.
 
-``Catalog`` is the whole of it for one store. ``Catalog.answer(question)`` catches up with the logs and then calls
-``question(index)``; whatever is wrong with the index is mended, or gone round, before the question is asked again.
+``Catalog`` is the interface for one store. ``Catalog.answer(question)`` catches up with the logs and then calls
+``question(index)``; a problem of the index is repaired, or worked around, before the question is asked again.
 
-How the parts fit together: for every session whose log went on, the index reads the new events once
+How the parts fit together: for every session whose log has grown, the index reads the new events once
 and hands them to each part in the same transaction (``_look.py``, ``sqlite/rows.py``):
 
-    search.create_tables(…)                 when an index is made
+    search.create_tables(…)                 when an index is created
     search.forget(…, row)                   the session is gone, or is read anew from its beginning
     search.add(…, row, events)              the events after those that were added before
     Tally.from_bytes(data).feed(events)      the same events; Tally().to_bytes() is kept in the row
-    auto_tags(tally)                         what a list shows as the session's automatic tags
+    auto_tags(tally)                         the session's automatic tags, as lists show them
 
-``row`` is the whole number of the session in the index (``sessions.row``).
+``row`` is the integer key of the session in the index (``sessions.row``).
 """
 
 from __future__ import annotations
 
 from holdfast._lazy import lazy
 
-TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
+TYPE_CHECKING = False  # loading `typing` takes longer than the whole of a short command
 if TYPE_CHECKING:
     from holdfast.catalog._catalog import Catalog, Health, Reindexed
     from holdfast.catalog._catch_up import Progress

@@ -1,4 +1,4 @@
-"""The catalogue of one store: an index that is kept right, whatever happens to its file."""
+"""The catalogue of one store: an index that stays correct, whatever happens to its file."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _TRIES_MAX = 3
 _PAGE = 1000
 _TWINS_MAX = 100
 _OLDEST = Order("created", descending=False)
-# So long a catalogue whose file could not be used goes on with the one in memory.
+# Seconds for which a catalogue whose file could not be used stays in memory.
 _PATIENCE_S = 10.0
-# So long one that may not be in the store's database is elsewhere.
+# Seconds for which a catalogue that is refused by the store's database is kept elsewhere.
 _REFUSED_S = 60.0
-# An index is compared with the logs so often, and so often it is asked whether that is due.
+# The interval of comparing an index with the logs, and of checking whether that is due.
 _AUDIT_EVERY_MS = 3_600_000
 _AUDIT_LOOK_S = 60.0
-# Of so much nobody waits for what was said to be compared.
+# The most bytes of logs whose text is compared while a caller waits.
 _CHECK_BYTES_MAX = 16 << 20
 # Connections of the process that forked this one: closing them here would harm it.
 _left_to_the_parent: list[object] = []
 
 
 class Reindexed(msgspec.Struct, frozen=True):
-    """What was read to make the catalogue anew."""
+    """What was read to rebuild the catalogue."""
 
     sessions: int
     events: int
@@ -55,34 +55,34 @@ class Reindexed(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """How the catalogue is."""
+    """The health of the catalogue."""
 
     place: str | None
     """Its file, or the database it is in; None if it is in memory."""
     sessions: int
     mended: int
-    """How often it was made anew since this object was made."""
+    """How often it was rebuilt since this object was created."""
     trouble: str | None
-    """What was wrong last."""
+    """The last problem."""
     lag_sessions: int = 0
-    """Sessions of which it did not know the newest before it was asked."""
+    """The number of sessions whose newest events it had not read before it was asked."""
     lag_bytes: int = 0
-    """How much of their logs it had not read."""
+    """The number of unread bytes of their logs."""
 
 
 class Catalog:
-    """What is asked of all sessions together. Safe to use from any thread.
+    """Queries over all sessions. Safe to use from any thread.
 
-    Every answer is what the logs say at the time of asking. Nothing that is wrong with the index
-    reaches the caller: a file that is damaged, foreign or of another version is removed and made
-    anew; where there can be none, or another process keeps it locked, the index is in memory.
+    Every answer is what the logs say at the time of asking. Problems of the index do not reach the
+    caller: a file that is damaged, foreign or of another version is removed and rebuilt; where there
+    can be none, or another process keeps it locked, the index is in memory.
     """
 
     def __init__(self, store: Store, prices: Callable[[], Prices] | None = None) -> None:
-        """``prices`` gives the prices for the costs that lists show, when they are needed."""
+        """``prices`` returns the prices for the costs in lists, when they are needed."""
         self._prices = prices
         self.auto_tags = True
-        """Whether automatic tags are shown and found: for who asks to say, not for the index."""
+        """Whether automatic tags are shown and searched: a property of the queries, not of the index."""
         self._store = store
         self._link = store.lend_catalog()
         self._lent: Index | None = None
@@ -99,9 +99,9 @@ class Catalog:
         self._mended = 0
         self._trouble: str | None = None
 
-    # -- asking --------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------
     def page(self, wanted: Filter, limit: int | None = None, after: str | None = None, order: Order = NEWEST) -> Page:
-        """The sessions that fit, in order. Raises UsageError for a cursor that is none."""
+        """Return a page of the matching sessions. Raises UsageError for an invalid cursor."""
         place = None if after is None else read_cursor(after, order)
         if self.auto_tags:
             return self.answer(lambda index: index.page(wanted, limit, place, order))
@@ -111,7 +111,7 @@ class Catalog:
         return page
 
     def pages(self, wanted: Filter) -> Iterator[SessionMetadata]:
-        """All that fit, newest first, a page at a time: rows that do not fit are not looked at."""
+        """Yield all matching sessions, newest first, reading a page at a time."""
         after = None
         while True:
             page = self.page(wanted, _PAGE, after)
@@ -121,17 +121,17 @@ class Catalog:
                 return
 
     def ids(self, prefix: str = "") -> list[str]:
-        """The ids that begin with ``prefix``, case aside."""
+        """Return the ids that begin with ``prefix``, case aside."""
         return self.answer(lambda index: index.ids(prefix))
 
     def short_ids(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return as much of each id as tells it from those of all sessions."""
+        """Return the shortest unique prefix of each id among all sessions."""
         wanted = dict.fromkeys(ids)
         near = {id[:SHORT_CHARS]: self.ids(id[:SHORT_CHARS]) for id in wanted if short_id(id, ()) != id}
         return {id: short_id(id, near.get(id[:SHORT_CHARS], ())) for id in wanted}
 
     def created_at(self, time: int) -> list[str]:
-        """The ids of sessions that began in this millisecond; a hundred at most."""
+        """Return the ids of sessions that began in this millisecond; a hundred at most."""
         page = self.answer(lambda index: index.page(EVERYTHING, _TWINS_MAX, (time, ""), _OLDEST))
         return [row.session_id for row in page if row.created_at == time]
 
@@ -139,36 +139,36 @@ class Catalog:
         return self.answer(lambda index: index.count())
 
     def info(self, id: str) -> SessionMetadata:
-        """One session, as its log is now. Raises NotFound."""
+        """Return one session, as its log is now. Raises NotFound."""
         found = shown(self._looked_at(id).row)
         return found if self.auto_tags else _without_auto_tags(found)
 
     def asking(self) -> list[str]:
-        """The ids of sessions that have questions, whether open or answered."""
+        """Return the ids of sessions that have questions, whether open or answered."""
         return self.answer(lambda index: index.asking())
 
     def asks(self, id: str) -> dict[str, AskState]:
-        """The questions of a session, as its log is now; none if the log does not open here. Raises NotFound."""
+        """Return the questions of a session, as its log is now; none if the log does not open here. Raises NotFound."""
         from holdfast.replay import State
 
         kept = self._looked_at(id)
         return State.from_json(kept.state).asks if kept.state else {}
 
     def vanished(self, id: str) -> int:
-        """How many events the index has seen that the session's log has lost. Raises NotFound."""
+        """Return how many events the index has seen that the session's log has lost. Raises NotFound."""
         return self._looked_at(id).row.trace.lost
 
     def lost_whole(self, id: str) -> Gap | None:
-        """What the index has seen of a log that has no event any more; None if it saw nothing.
+        """Return what the index has seen of a log that has no events any more; None if it saw nothing.
 
-        How many bytes that were is known until the index has noticed itself. An index that is not
-        there, or never met the session, is not asked to read anything.
+        The number of bytes is known until the index itself has noticed. A missing index, or one that
+        never met the session, does not read anything for this.
         """
         kept = self._kept(id)
         if kept is None:
             return None
         try:
-            self.catch_up()  # it knows whether the loss of power explains it
+            self.catch_up()  # it knows whether power loss explains it
             lost = self.vanished(id)
         except HoldfastError:
             return None  # it is only a witness
@@ -190,11 +190,11 @@ class Catalog:
                 return kept
 
     def catch_up(self) -> None:
-        """See to it that the index knows what the logs say now."""
+        """Make sure that the index has everything that the logs have now."""
         self.answer(lambda _: None)
 
     def reindex(self, progress: Progress | None = None) -> Reindexed:
-        """Forget everything and read every log. Raises StoreFull where there is no space for it."""
+        """Discard the index and read every log. Raises StoreFull if there is no space for it."""
         started = time.monotonic()
         with self._guard(), failures("making the catalogue anew"):
             self._spare_until = self._lent_from = 0.0
@@ -202,7 +202,7 @@ class Catalog:
             while done is None:
                 try:
                     done = catch_up(self._store, index, progress)
-                except IndexMoved:  # others had the same wish: then together
+                except IndexMoved:  # other threads want the same: do it once
                     continue
                 except IndexRefused as error:
                     self._give_up_lent(error)
@@ -210,7 +210,7 @@ class Catalog:
         return Reindexed(done.sessions, done.events, done.bytes, time.monotonic() - started)
 
     def forget(self) -> None:
-        """Let go of every word: those of an index stay in its pages when rows go. Who asks next has the logs read."""
+        """Discard the index with all its text: deleted rows leave it in the pages. The next query reads the logs."""
         with self._guard(), failures("emptying the catalogue"):
             self._spare_until = self._lent_from = 0.0
             self._emptied()
@@ -224,13 +224,13 @@ class Catalog:
         except IndexRefused as error:
             self._give_up_lent(error)
         except _troubles():
-            pass  # whatever is wrong with it: it is about to go
+            pass  # whatever is wrong with it: it is about to be removed
         self._remake()
-        self._mended -= 1  # that was asked for
+        self._mended -= 1  # it was asked for
         return self._opened()
 
     def audit_some(self, seconds: float) -> None:
-        """Go on comparing the index with the logs for about so long, an hour after any process began to."""
+        """Continue the comparison of the index with the logs for about so long, an hour after the last one began."""
         if self._auditor is None:
             if not self._is_audit_due():
                 return
@@ -254,10 +254,10 @@ class Catalog:
                 index.note_audit(now)
                 return True
         except _troubles(HoldfastError, OSError):
-            return False  # for whoever asks next to mend
+            return False  # the next query repairs it
 
     def _audit(self, *, words: bool) -> Iterator[None]:
-        """The comparison, on a connection of its own, so that whoever asks need not wait."""
+        """Compare on a separate connection, so that callers need not wait."""
         from holdfast.catalog._catch_up import audit
 
         index, file = None, None
@@ -265,7 +265,7 @@ class Catalog:
             with self._guard():
                 used = self._opened()
                 if used is self._spare:
-                    return  # what is in memory is of this process alone, and as it made it
+                    return  # an index in memory is this process's alone
                 if used is self._lent:
                     index = self._priced(open_lent(self._link)) if self._link else None
                 elif self._place is not None:
@@ -277,7 +277,7 @@ class Catalog:
             if is_busy(error) or isinstance(error, (HoldfastError, OSError)):
                 return  # the next one may come to an end
             with self._guard():
-                # One that others made anew meanwhile is not the one that was looked at.
+                # If others rebuilt it meanwhile, another index was compared.
                 if self._place is None or file is None or file_mark(self._place) == file:
                     self._mend(error)
         finally:
@@ -285,15 +285,15 @@ class Catalog:
                 index.close()
 
     def health(self, *, check: bool = False) -> Health:
-        """How the catalogue is, after a catch-up and, if wanted, a comparison with the logs."""
+        """Return the health of the catalogue, after a catch-up and, if wanted, a comparison with the logs."""
         try:
             with self._guard():
                 behind = lag(self._store, self._opened())
         except _troubles():
-            behind = Lag()  # what is wrong with it is for the next question to mend
+            behind = Lag()  # the next question repairs it
         if check:
             self.catch_up()
-            # Where the logs are too long for somebody who waits, what was said is left to the background.
+            # If the logs are too long for a waiting caller, comparing their text is left to the background.
             size = sum(entry.size for entry in self._store.entries(PREFIX))
             for _ in self._audit(words=size <= _CHECK_BYTES_MAX):
                 pass
@@ -305,16 +305,16 @@ class Catalog:
             place = self._place if self._index is not None else None
             return Health(place, count, self._mended, self._trouble, *behind)
 
-    # -- keeping it ----------------------------------------------------------------------------
+    # -- maintenance ---------------------------------------------------------------------------
     @property
     def is_open(self) -> bool:
-        """Whether anything was asked or fed yet."""
+        """Whether it was queried or fed yet."""
         return any((self._lent, self._index, self._spare))
 
     def feed(self, *ids: str) -> dict[str, bool]:
-        """Read what some sessions have new, so that the next question need not; of each whether that is all.
+        """Read the new events of some sessions ahead of the next query; return for each whether that is all.
 
-        Those that there was no time for are left out. Never raises.
+        Sessions for which there was no time are left out. Never raises.
         """
         try:
             with self._guard():
@@ -325,7 +325,7 @@ class Catalog:
             return dict.fromkeys(ids, True)
 
     def close(self) -> None:
-        """Let go of the file. Asking again opens it again."""
+        """Close the file. The next query opens it again."""
         with self._guard():
             for index in (self._index, self._spare):
                 if index is not None:
@@ -335,7 +335,7 @@ class Catalog:
 
     def _guard(self) -> AbstractContextManager[object]:
         if self._forks != forks.count:
-            # In a forked child: the lock may be held by a thread that only the parent has.
+            # In a forked child: a thread of the parent may hold the lock.
             self._forks = forks.count
             self._lock = threading.RLock()
             _left_to_the_parent.extend(filter(None, (self._index, self._spare, self._auditor)))
@@ -344,14 +344,14 @@ class Catalog:
         return self._lock
 
     def answer(self, question: Callable[[Index], T]) -> T:
-        """What ``question`` makes of the index once that is up to date; asked again if the index is damaged."""
+        """Return the result of ``question`` on an up-to-date index; asked again if the index is damaged."""
         with self._guard():
             for _ in range(_TRIES_MAX):
                 try:
                     index = self._opened()
                     catch_up(self._store, index)
                     found = question(index)
-                    # Who shares it may have emptied it since: then the answer lacks sessions.
+                    # Another process that shares it may have emptied it since: then the answer lacks sessions.
                     index.check_unmoved()
                     return found
                 except _troubles() as error:
@@ -362,7 +362,7 @@ class Catalog:
             return question(index)
 
     def _kept(self, id: str) -> Kept | None:
-        """What the index has of a session, if it can be had."""
+        """Return the index's row of a session, if there is one."""
         try:
             with self._guard():
                 index = self._opened()
@@ -372,7 +372,7 @@ class Catalog:
             return None
 
     def _opened(self) -> Index:
-        """The index in the store's database or in its file, else the one in memory."""
+        """Return the index in the store's database or in its file, else the one in memory."""
         if self._link is not None and time.monotonic() >= self._lent_from:
             try:
                 if self._lent is None:
@@ -385,7 +385,7 @@ class Catalog:
         if place is None or time.monotonic() < self._spare_until:
             return self._in_memory()
         if self._index is not None:
-            # A file that others replaced is still there for whoever has it open, and grows old.
+            # A file that others replaced still exists for those that have it open, and becomes outdated.
             if file_mark(place) == self._file:
                 return self._index
             self._let_go()  # removed or replaced by others
@@ -411,12 +411,12 @@ class Catalog:
         return index
 
     def _mend(self, error: Exception) -> None:
-        """Make the index anew, or go round it for a while if it is only in use."""
+        """Rebuild the index, or work around it for a while if it is only in use."""
         self._trouble = str(error)
         if isinstance(error, IndexRefused):
             self._give_up_lent(error)
         elif isinstance(error, IndexMoved):
-            self._trouble = None  # as it is with many machines
+            self._trouble = None  # normal with many machines
         elif self._lent is not None:
             index, self._lent = self._lent, None
             try:
@@ -427,7 +427,7 @@ class Catalog:
         elif time.monotonic() < self._spare_until or self._place is None:
             self._spare = None
         elif is_busy(error):
-            # No damage: somebody writes for long. Nobody waits for that, and nothing is removed.
+            # Not damaged: another process is writing for long. Do not wait for it, and remove nothing.
             self._let_go()
             self._spare_until = time.monotonic() + _PATIENCE_S
         else:
@@ -457,14 +457,17 @@ def _without_auto_tags(row: SessionMetadata) -> SessionMetadata:
 
 
 def _troubles(*more: type[Exception]) -> tuple[type[Exception], ...]:
-    """What can be wrong with an index."""
-    # Texts of a damaged file need not be texts, not even those of its errors.
+    """Return the exceptions of a broken index."""
+    # Texts in a damaged file may be invalid, even those of its errors.
     return (IndexDamaged, IndexMoved, IndexRefused, UnicodeError, *more, *sqlite_errors())
 
 
-# Making the index of a store: in its file, or in memory.
+# Opening the index of a store: in its file, or in memory.
 def open_index(store: Store, place: str) -> Index:
-    """The index in a file, emptied if of another store or version. Raises Unavailable, Forbidden, SQLite's errors."""
+    """Return the index in a file, emptied if of another store or version.
+
+    Raises Unavailable, Forbidden, SQLite's errors.
+    """
     from holdfast.catalog.sqlite.index import SqliteIndex
 
     connection = connect(place)
@@ -476,14 +479,14 @@ def open_index(store: Store, place: str) -> Index:
 
 
 def open_lent(link: ServerLink) -> Index:
-    """The index in the database that a store lends. Raises IndexRefused where the role may not keep one there."""
+    """Return the index in the database that a store lends. Raises IndexRefused if the role may not keep one there."""
     from holdfast.catalog.postgres.index import PostgresIndex
 
     return PostgresIndex(link)
 
 
 def open_in_memory(store: Store) -> Index:
-    """An empty index in memory, without SQLite if there is none that has what is needed."""
+    """Return an empty index in memory; without SQLite if none with the required features is available."""
     from holdfast.catalog._index import PlainIndex
 
     troubles: tuple[type[Exception], ...] = (Unavailable, *sqlite_errors())

@@ -1,4 +1,4 @@
-"""Bringing an index up to what the logs say, reading only what it does not know; its audit."""
+"""Bringing an index up to date by reading only new events; the audit of an index."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
 
 _BATCH_SESSIONS = 500
 _BATCH_BYTES = 8 << 20
-# In the background: so little that no other thread waits for it.
+# In the background: so little that no other thread has to wait.
 _LITTLE_BYTES = 1 << 20
 _ROUNDS_MAX = 5
 
 Progress = Callable[[int, int], None]
-"""Called with the bytes that are done and the bytes that there are to do."""
+"""Called with the bytes done and the total."""
 
 
 class Lag(NamedTuple):
-    """What the logs have and an index does not know."""
+    """What the logs have and an index lacks."""
 
     sessions: int = 0
     bytes: int = 0
 
 
 class Work(NamedTuple):
-    """What a catch-up has to do; where all is compared, it is found as it is done."""
+    """The work of a catch-up; a full comparison finds it while doing it."""
 
     entries: Iterable[Entry]
     gone: Callable[[], list[str]]
     folders: dict[str, str] | None = None
-    """The marks of keys in the place of those of the entries."""
+    """The marks of keys that replace those of the entries."""
     rebooted: bool = False
 
 
 class Comparison:
-    """All entries of a store beside what an index has of them, some at a time."""
+    """A comparison of all entries of a store with an index, some at a time."""
 
     def __init__(self, store: Store, index: Index) -> None:
         self._store = store
@@ -53,11 +53,11 @@ class Comparison:
         self._new = 0
 
     def differing(self) -> Iterator[Entry]:
-        """The entries that the index does not have as they are."""
+        """Yield the entries that the index lacks or has in another state."""
         return (entry for entry, known in self._pairs() if known != (entry.etag, entry.folder))
 
     def unknown(self) -> Iterator[Entry]:
-        """The entries that the index does not have."""
+        """Yield the entries that the index lacks."""
         return (entry for entry, known in self._pairs() if known is None)
 
     def _pairs(self) -> Iterator[tuple[Entry, tuple[str, str] | None]]:
@@ -69,17 +69,17 @@ class Comparison:
             yield from ((entry, known.get(_id(entry.key))) for entry in some)
 
     def gone(self) -> list[str]:
-        """The sessions that only the index has, for whoever took all entries and, perhaps, put in what is new."""
-        # As a rule numbers tell that there are none, and the names of all need not be held.
+        """Return the sessions that only the index has; to be called after all entries were taken."""
+        # Usually the counts show that there are none, and the names need not be loaded.
         if self._known == self._rows and self._index.count() in {self._rows, self._rows + self._new}:
             return []
-        ids = self._index.ids("")  # first: one that comes meanwhile is not gone
+        ids = self._index.ids("")  # first: a session that is created meanwhile is not gone
         there = {_id(entry.key) for entry in self._store.entries(PREFIX)}
         return [id for id in ids if id not in there]
 
 
 class CatchUp:
-    """What one catch-up did."""
+    """One catch-up of an index, and its results."""
 
     def __init__(self, store: Store, index: Index, progress: Progress | None = None) -> None:
         self._store = store
@@ -93,14 +93,14 @@ class CatchUp:
         self.bytes = 0
 
     def run(self) -> None:
-        # The mark first: what happens from here on is told the next time, and never missed.
+        # The mark first: changes from here on are reported the next time, and never missed.
         mark = self._index.mark()
         changes = self._store.changes(mark, PREFIX)
         if changes.keys is not None and not changes.keys and not changes.listed:
             return
         work = self._plan(changes, rebooted=bool(mark))
         self._read_all(work)
-        # Rows that others wrote since they were read here are looked at again.
+        # Rows that others wrote since they were read here are checked again.
         for _ in range(_ROUNDS_MAX):
             again, self._conflicts = self._conflicts, []
             if not again:
@@ -109,17 +109,17 @@ class CatchUp:
         if gone := work.gone():
             self._index.write([], gone)
             if self._index.is_worn():
-                # Once only: what is read anew has nothing that is gone.
+                # Once only: a rebuilt index has no sessions that are gone.
                 self._index.clear()
                 self.run()
                 return
-        # In the end: a crash before this only has logs looked at twice.
+        # At the end: after a crash before this, logs are merely checked twice.
         if changes.mark != mark and not self._conflicts:
             self._index.write([], mark=changes.mark)
 
-    # -- what there is to do -------------------------------------------------------------------
+    # -- planning -----------------------------------------------------------------------------
     def due(self) -> Lag:
-        """How much there is to do; nothing is done."""
+        """Return how much there is to do; nothing is done."""
         mark = self._index.mark()
         changes = self._store.changes(mark, PREFIX)
         work = self._plan(changes, rebooted=bool(mark))
@@ -137,8 +137,8 @@ class CatchUp:
         folders = self._store.folders(PREFIX) if changes.listed else {}
         keys = set(changes.keys)
         if changes.listed:
-            # Every writer tells which key it opens. What moved without a word was moved by hand,
-            # and with it perhaps what has kept its name.
+            # Every writer reports which key it opens. A key that moved without a report was moved by hand, and perhaps
+            # also those that kept their names.
             known = self._index.folders()
             moved = {key for key, folder in folders.items() if known.pop(_id(key), None) != folder}
             moved.update(PREFIX + id for id in known)
@@ -158,13 +158,13 @@ class CatchUp:
         try:
             return self._store.entry(key)
         except (Forbidden, Unavailable):
-            return None  # a file or a symlink beside the sessions is none of ours
+            return None  # files and symlinks beside the sessions are not ours
 
     # -- doing it ------------------------------------------------------------------------------
     def _read_all(self, work: Work) -> None:
         total = 0
         if self._progress is not None:
-            # Listed once more for it: what there is to do is not held.
+            # Listed once more: the work is not kept in memory.
             some = work.entries if isinstance(work.entries, list) else self._store.entries(PREFIX)
             total = self.bytes + sum(entry.size for entry in some)
         for entry in work.entries:
@@ -184,7 +184,7 @@ class CatchUp:
                     row = Row(kept.row.meta, msgspec.structs.replace(kept.row.trace, folder=folder))
                     self._add(IndexUpdate(row, kept.state, kept.tally, version=kept.version))
                 return
-            from holdfast.catalog._look import look  # late: it brings all that counts words
+            from holdfast.catalog._look import look  # late: it loads everything that counts words
 
             update = look(self._store, entry, kept, folder, rebooted=rebooted, prices=self._index.prices)
             self._add(update)
@@ -207,7 +207,7 @@ class CatchUp:
 
 
 def catch_up(store: Store, index: Index, progress: Progress | None = None) -> CatchUp:
-    """Bring an index up to date; what was done."""
+    """Bring an index up to date; return what was done."""
     work = CatchUp(store, index, progress)
     work.run()
     return work
@@ -218,11 +218,11 @@ def lag(store: Store, index: Index) -> Lag:
 
 
 def read_on(store: Store, index: Index, ids: Iterable[str]) -> dict[str, bool]:
-    """Bring sessions up to date, by a little altogether; those that were looked at, and whether that was all of each.
+    """Bring sessions up to date, by a little altogether; return those that were read, and whether that was all of each.
 
-    What others were quicker with is left to them.
+    Work that other processes did first is left to them.
     """
-    from holdfast.catalog._look import look  # late: it brings all that counts words
+    from holdfast.catalog._look import look  # late: it loads everything that counts words
 
     updates, found, size = [], {}, 0
     for id in ids:
@@ -244,31 +244,31 @@ def _id(key: str) -> str:
     return key.rpartition("/")[2]
 
 
-# An audit of an index: whether it tells all that the logs tell, and nothing else.
-#
-# Rows have checksums, which are verified whenever one is read. What leads to them has none: the
-# orders of lists, the labels, what was said where and its words. A bit that flips there can hide a
-# session or a hit, and SQLite need not notice. So an index is compared with the logs from time to
-# time, a little at a time; what does not fit makes it damaged, and it is made anew.
+# The audit of an index: whether it has exactly what the logs have.
+# Rows have checksums, which are verified whenever one is read. The columns and tables that lead to them have none: the
+# orders of lists, the labels, the searched texts and their words. A flipped bit there can hide a session or a hit, and
+# SQLite need not notice. So an index is compared with the logs from time to time, a little at a time; on a difference
+# it counts as damaged, and is rebuilt.
 
-# What a longer log says is not compared: all of it would be in memory at once.
+# The text of a longer log is not compared: all of it would be in memory at once.
 _LOG_BYTES_MAX = 64 << 20
 # Of more sessions that only the store knows there is no need to ask again.
 _ALONE_MAX = 1000
 
 Hear = Callable[["Row"], "Told | None"]
-"""Gives what the log of a row says; None unless it could be read whole, and is the same still."""
+"""Returns what the log of a row says; None unless it could be read completely, and is still the same."""
 
 
 def audit(store: Store, index: Index, *, words: bool = True) -> Iterator[None]:
     """Compare an index with the logs, a little between two yields. Raises IndexDamaged.
 
-    Without ``words`` no log is read: what fits together inside of the index is compared, and which
-    sessions there are.
+    Without ``words`` no log is read: only the consistency of the index itself is checked, and which
+    sessions exist.
     """
 
     def hear(row: Row) -> Told | None:
-        from holdfast.catalog._search import hear_log  # late: it brings all that reads words, which a list does without
+        # late: it loads everything that reads words, which a list does not need
+        from holdfast.catalog._search import hear_log
 
         def is_same() -> bool:
             entry = store.entry(PREFIX + row.meta.session_id)
@@ -276,7 +276,7 @@ def audit(store: Store, index: Index, *, words: bool = True) -> Iterator[None]:
 
         if row.meta.state != "ok" or row.trace.damaged or row.trace.lost or not is_same():
             return None
-        told = hear_log(store, row.meta.session_id)  # what it cannot tell now it may tell the next time
+        told = hear_log(store, row.meta.session_id)  # if it cannot be read now, it may be the next time
         return told if is_same() else None
 
     yield
@@ -286,8 +286,8 @@ def audit(store: Store, index: Index, *, words: bool = True) -> Iterator[None]:
     alone = [_id(entry.key) for entry in islice(compared.unknown(), _ALONE_MAX)]
     if len(alone) < _ALONE_MAX:
         alone += compared.gone()
-    # Whether only one of both knows a session, also when it is asked again.
+    # Check again whether a session is known to only one of both.
     if any((store.entry(PREFIX + id) is None) != (index.get(id) is None) for id in alone):
-        index.write([], mark="")  # whoever asks next compares everything, and reads what is missing
+        index.write([], mark="")  # the next query compares everything, and reads what is missing
     yield
     yield from index.audit(hear if words else None)

@@ -1,6 +1,6 @@
 """Data files of the catalogue in ``data/``, which people can read and change without Python.
 
-The command's quick list loads this for the mark of the prices, so it loads nothing itself.
+Short commands load this for the mark of the prices, so it imports nothing itself.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _CHECK_BYTES = 4
 
 def read_data(name: str) -> bytes:
     """Return the bytes of a data file."""
-    # By the loader of this module, which also reads out of a zip file: importlib.resources takes
-    # longer to load than the quick list takes as a whole.
+    # By the loader of this module, which also reads from a zip file: importlib.resources takes longer to load than a
+    # short list command in total.
     loader: Any = __spec__.loader
     try:
         found: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), "data", name))
@@ -42,7 +42,7 @@ def data_statements(name: str) -> list[str]:
 
 
 def read_topics(name: str) -> dict[str, list[str]]:
-    """Return the entries of a vocabulary by topic: each stands below its ``[topic]``."""
+    """Return the entries of a vocabulary by topic: each is below its ``[topic]``."""
     found: dict[str, list[str]] = {}
     topic = ""
     for line in data_lines(name):
@@ -59,7 +59,7 @@ def with_check(data: bytes) -> bytes:
 
 
 def without_check(data: bytes) -> bytes:
-    """Return the bytes that stand behind their checksum. Raises ValueError if they are not as written."""
+    """Return the bytes after their checksum. Raises ValueError if they do not match."""
     found = data[_CHECK_BYTES:]
     if with_check(found) != data:
         raise ValueError("its checksum is wrong")
@@ -67,6 +67,6 @@ def without_check(data: bytes) -> bytes:
 
 
 def price_mark(own: Mapping[str, Any] | None = None) -> str:
-    """Return what tells these prices, after those of the user's own, from others."""
-    # Over the bytes of the list: the quick list then need not take it apart.
+    """Return the mark of these prices, with the user's own, which distinguishes them from others."""
+    # Over the bytes of the list: a short list command then need not parse it.
     return f"{crc32(read_data('prices.txt'), crc32(repr(sorted((own or {}).items())).encode())):08x}"

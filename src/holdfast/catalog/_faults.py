@@ -1,15 +1,15 @@
-"""What can be the matter with an index."""
+"""The faults of an index."""
 
 from __future__ import annotations
 
 
 class IndexDamaged(Exception):
-    """What the index gave is not what was put into it."""
+    """The index returned something else than was put into it."""
 
 
 class IndexMoved(Exception):
-    """Others made the index anew meanwhile: begin again with what it is now."""
+    """Others rebuilt the index meanwhile: start again with the new one."""
 
 
 class IndexRefused(Exception):
-    """The index may not be kept where it should be; another place has to do for a while."""
+    """The index may not be kept where it should be; another place is used for a while."""

@@ -1,9 +1,9 @@
-"""One background thread that keeps the index close to the logs, so that asking costs little.
+"""A background thread that keeps the index close to the logs, so that queries are cheap.
 
-When there is nothing to read it goes over the index, so that one that lies is found.
+When there is nothing to read it audits the index, so that a wrong one is found.
 
-It never stands in the way of a session: it reads what is in the log already, a little at a time,
-and sleeps for longer than it works. What it cannot do is left to whoever asks next.
+It never blocks a session: it reads what is in the log already, a little at a time,
+and sleeps longer than it works. What it cannot do is left to the next query.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from holdfast.session import Session
 
 _TICK_S = 2.0
-# After working for a while the thread rests so many times as long.
+# The thread rests so many times as long as it has worked.
 _REST = 9.0
 _REST_MAX_S = 10.0
 _DRAIN_S = 1.0
-# So many sessions are written into the index together: for each by itself, its commit would take longest.
+# So many sessions are written into the index together: one by one, the commits would take longest.
 _TOGETHER = 64
-# Of more sessions than these the rest is left to whoever asks next.
+# Beyond this number of sessions the rest is left to the next query.
 _WATCHED_MAX = 10_000
-# When there is nothing to feed, the index is compared with the logs for so long at a time.
+# Seconds at a time for comparing the index with the logs, when there is nothing to feed.
 _AUDIT_S = 0.05
 
 
@@ -45,10 +45,10 @@ class _Fed:
 
 
 class Feeder(Worker):
-    """Watches open sessions, and feeds the catalogue of their store with what they record.
+    """Watches open sessions, and feeds the catalogue of their store with their new events.
 
     The thread runs only while there is something to watch, and keeps nothing alive but the store.
-    ``chore`` is done on it from time to time, after the feeding.
+    ``chore`` is called on it from time to time, after the feeding.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Feeder(Worker):
 
     @property
     def catalog(self) -> Catalog:
-        """The catalogue, made when it is first asked for: most programs only record."""
+        """The catalogue, created when first asked for: most programs only record."""
         with self._lock:
             if self._catalog is None:
                 from holdfast.catalog._catalog import Catalog
@@ -81,7 +81,7 @@ class Feeder(Worker):
             return self._catalog
 
     def watch(self, session: Session) -> None:
-        """Feed what this session records from now on. Costs its caller next to nothing."""
+        """Feed the new events of this session from now on. Almost free for the caller."""
         if self._forks != forks.count:
             self._renew_after_fork()
         with self._lock:
@@ -93,8 +93,8 @@ class Feeder(Worker):
                 self._start()
 
     def close(self) -> None:
-        """End the thread and close the catalogue, fed with what is left if it is in use and that does not take long."""
-        super().close()  # first, so that nobody else feeds meanwhile
+        """End the thread and close the catalogue, after feeding the rest if it is in use and that is quick."""
+        super().close()  # first, so that no other thread feeds meanwhile
         if self._catalog is not None and self._catalog.is_open:
             self._feed_due(time.monotonic() + _DRAIN_S)
             self._catalog.close()
@@ -119,9 +119,9 @@ class Feeder(Worker):
             pause = max(self._tick_s, min((time.monotonic() - started) * _REST, _REST_MAX_S))
 
     def _feed_due(self, until: float | None = None) -> bool:
-        """Feed what was recorded; whether there was anything."""
+        """Feed the new events; return whether there were any."""
         any_fed = False
-        with self._lock:  # a collection of garbage amid the copy may let another thread add one
+        with self._lock:  # a garbage collection during the copy may let another thread add one
             watched = iter(list(self._watched.items()))
         while due := list(islice(filter(None, map(_due, watched)), _TOGETHER)):
             any_fed = True
@@ -139,7 +139,7 @@ class Feeder(Worker):
 
 
 class _Due(NamedTuple):
-    """A session that has recorded something since it was fed."""
+    """A session with events that were recorded since it was fed."""
 
     id: str
     fed: _Fed

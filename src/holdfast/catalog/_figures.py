@@ -1,4 +1,4 @@
-"""Figures over sessions: as they are handed out, and as they are kept to be added up further."""
+"""Figures over sessions: as they are returned, and as they are kept to be added up further."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.catalog._usage import Bill, Moment, Spent, ToolHours, add_all
 from holdfast.model import struct_html, struct_repr
 
 By = Literal["day", "week", "month"]
-"""How long a period is."""
+"""The length of a period."""
 
 _TOP = 10
 _NAMES_MAX = 20_000
@@ -26,11 +26,11 @@ class _Used(msgspec.Struct, frozen=True, kw_only=True):
     cache_write_tokens: int = 0
     requests: int = 0
     cost: float | None = None
-    """US dollars, as far as prices are known; None if none of them is."""
+    """US dollars, as far as prices are known; None if none is."""
     unpriced_tokens: int = 0
     """Tokens of models without a price: they are not in ``cost``."""
     estimated_tokens: int = 0
-    """About how many tokens sessions have of which nobody told it: they are not in ``tokens``."""
+    """The estimated tokens of sessions for which none were reported: they are not in ``tokens``."""
 
 
 class Period(_Used, frozen=True, kw_only=True):
@@ -43,28 +43,28 @@ class Period(_Used, frozen=True, kw_only=True):
 
 
 class Share(_Used, frozen=True, kw_only=True):
-    """What belongs to one model, agent or tag."""
+    """The share of one model, agent or tag."""
 
     name: str
     sessions: int = 0
 
 
 class ToolFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """How one tool is used."""
+    """The use of one tool."""
 
     name: str
     calls: int = 0
     failures: int = 0
     failure_rate: float | None = None
-    """Of the calls that came to an end; None if none did."""
+    """Failures among the calls that ended; None if none did."""
     mean_ms: float | None = None
     median_ms: int | None = None
-    """Half of the calls took no longer: exact if ``is_exact``, else a bound, since times are kept in steps."""
+    """Half of the calls took no longer: exact if ``is_exact``, else a bound, since durations are kept in steps."""
     p95_ms: int | None = None
-    """Of 20 calls 19 took no longer; exact or a bound as ``median_ms`` is."""
+    """19 of 20 calls took no longer; exact or a bound like ``median_ms``."""
     max_ms: int | None = None
     is_exact: bool = False
-    """Whether ``median_ms`` and ``p95_ms`` are what they are called, and no bounds."""
+    """Whether ``median_ms`` and ``p95_ms`` are exact, and not bounds."""
 
 
 class TopicCount(msgspec.Struct, frozen=True):
@@ -75,22 +75,22 @@ class TopicCount(msgspec.Struct, frozen=True):
 
 
 class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One session among the longest or the most expensive."""
+    """One of the longest or most expensive sessions."""
 
     session_id: str
     title: str | None = None
     messages: int = 0
     turns: int = 0
     active_ms: int = 0
-    """Time in which something happened every few minutes."""
+    """Time with an event every few minutes."""
     tokens: int = 0
     cost: float | None = None
-    """As far as prices are known; None if none of them is."""
+    """As far as prices are known; None if none is."""
     unpriced_tokens: int = 0
 
 
 class Stats(_Used, frozen=True, kw_only=True):
-    """What ``hf.stats()`` gives. Days and hours are those of the time zone ``tz``."""
+    """The result of ``hf.stats()``. Days and hours are those of the time zone ``tz``."""
 
     __repr__, _repr_html_ = struct_repr, struct_html
 
@@ -106,7 +106,7 @@ class Stats(_Used, frozen=True, kw_only=True):
     unreadable: int = 0
     """Sessions whose figures could not be read."""
     periods: list[Period] = []
-    """Every one between the first and the last, also those in which nothing happened."""
+    """Every period between the first and the last, also empty ones."""
     days: dict[str, int] = {}
     """Messages by day."""
     hours: list[int] = []
@@ -122,9 +122,9 @@ class Stats(_Used, frozen=True, kw_only=True):
     most_expensive: list[SessionFigures] = []
 
 
-# What is added up.
+# The sums.
 class Sum(msgspec.Struct, array_like=True):
-    """What is added up for a period, a model, an agent or a tag."""
+    """The sums of a period, a model, an agent or a tag."""
 
     sessions: int = 0
     turns: int = 0
@@ -146,10 +146,10 @@ class Sums(msgspec.Struct, array_like=True):
     """All sums over some sessions. Those of other sessions can be added."""
 
     count: int = 0
-    """How many sessions were looked at, whether they could be read or not."""
+    """The number of sessions, whether they could be read or not."""
     first: int | None = None
     last: int | None = None
-    """Between which hours all of it is."""
+    """The first and last hour that they cover."""
     total: Sum = msgspec.field(default_factory=Sum)
     active_ms: int = 0
     unreadable: int = 0
@@ -194,7 +194,7 @@ class Sums(msgspec.Struct, array_like=True):
         self.last = last if self.last is None else max(self.last, last)
 
     def see(self, moment: Moment, messages: int, *, exact: bool) -> None:
-        """Count messages where they are in the calendar; ``exact`` if their hour is known."""
+        """Count messages in the calendar; ``exact`` if their hour is known."""
         day = moment.date.isoformat()
         self.days[day] = self.days.get(day, 0) + messages
         self.weekdays[moment.date.weekday()] += messages
@@ -208,11 +208,11 @@ class Sums(msgspec.Struct, array_like=True):
         self._keep_few()
 
     def shorten(self) -> None:
-        """Keep only what is shown of the longest and the most expensive, in their order."""
+        """Keep only the longest and the most expensive sessions that are shown, in their order."""
         self.longest, self.dearest = _top(self.longest), _top(self.dearest)
 
     def trim(self) -> None:
-        """However many tags and words there are, memory is bounded: the rarest are let go."""
+        """Bound the memory, however many tags and words there are: drop the rarest."""
         for sums in (self.topics, self.tags, self.agents, self.tools):
             if len(sums) > _NAMES_MAX:
                 weight = {name: _weight(one) for name, one in sums.items()}

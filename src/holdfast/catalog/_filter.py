@@ -1,4 +1,4 @@
-"""Which sessions are asked for, in which order, and one page of them."""
+"""The filter of a query, its order, and one page of results."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata, html_table
 from holdfast.storage import is_at_work
 
-# In which order a list comes, where a session stands in it, and the text it is narrowed by.
-#
-# Every order is total: sessions that are alike in it stand by their ids. What a session is sorted
-# by is one number or one short text, which an index keeps in a column of its own.
+# The order of a list, the place of a session in it, and the text filter.
+# Every order is total: ties are ordered by id. The sort key of a session is one number or one short text, which an
+# index keeps in a column of its own.
 Place = tuple[int | str, str]
-"""Where a session stands in a list: what it is sorted by, and its id."""
+"""The place of a session in a list: its sort key, and its id."""
 
 _INT64_MAX = (1 << 63) - 1
 _TITLE_CHARS = 80
@@ -35,7 +34,7 @@ _CONTROLS = {**dict.fromkeys(range(32), " "), 127: " "}
 
 
 class Order(NamedTuple):
-    """By what a list is sorted, and whether the largest comes first."""
+    """The sort key of a list, and whether the largest comes first."""
 
     name: str
     descending: bool
@@ -45,16 +44,16 @@ class Order(NamedTuple):
 
 
 NEWEST = Order("updated", descending=True)
-"""The order of a list that nobody asked to be sorted."""
+"""The default order of a list."""
 
 
 def clamped(number: int) -> int:
-    """A number that fits a column of a database: a foreign log may name any."""
+    """Return a number that fits a column of a database: a foreign log may contain any."""
     return max(-_INT64_MAX, min(number, _INT64_MAX))
 
 
 def _by_cost(row: SessionMetadata) -> int:
-    """A number that is larger where the cost is; below all others where it is not known."""
+    """Return a number that is larger for a higher cost; an unknown cost is below all others."""
     if row.cost is None:
         return -_INT64_MAX
     bits: int = struct.unpack(">q", struct.pack(">d", abs(row.cost)))[0]
@@ -70,12 +69,12 @@ SORTS: dict[str, Callable[[SessionMetadata], int | str]] = {
     "cost": _by_cost,
     "size": lambda row: clamped(row.size_bytes),
 }
-"""What a session is sorted by in each order."""
+"""The sort key of a session for each order."""
 
 
 @lru_cache(64)
 def read_order(text: str) -> Order:
-    """``title``: A to Z; else most or newest first, unless ``:asc`` or ``:desc`` follows. Raises UsageError."""
+    """Return the named order. ``title``: A to Z; else largest or newest first, unless ``:asc`` or ``:desc`` follows."""
     name, colon, direction = text.partition(":") if isinstance(text, str) else ("", "", "")
     if name not in SORTS or (colon and direction not in ("asc", "desc")):
         remedy = f"One of {', '.join(SORTS)}; with :asc or :desc after it to say which way."
@@ -89,21 +88,21 @@ def place_in(order: Order, row: SessionMetadata) -> Place:
 
 
 def arranged(rows: Iterable[SessionMetadata], order: Order, after: Place | None = None) -> list[SessionMetadata]:
-    """The rows in their order, only those behind a place if there is one."""
+    """Return the rows in their order, only those behind a place if there is one."""
     placed = [(place_in(order, row), row) for row in rows]
-    if after is not None:  # places of one order are of one kind
+    if after is not None:  # places of one order have one type
         is_behind = operator.lt if order.descending else operator.gt
         placed = [one for one in placed if is_behind(one[0], after)]
     placed.sort(key=lambda one: one[0], reverse=order.descending)
     return [row for _, row in placed]
 
 
-# -- narrowing by text -------------------------------------------------------------------------
+# -- text filter -----------------------------------------------------------------------------
 def folded(text: str) -> str:
-    """A text without case, accents and control characters."""
+    """Return a text without case, accents and control characters."""
     if text.isascii():
         return text.translate(_CONTROLS).lower()
-    # Accents go before the case does: some of them have one of their own.
+    # Accents are removed before the case: some of them have a case of their own.
     return _bare(_bare(text).casefold())
 
 
@@ -120,12 +119,12 @@ def _bare_char(char: str) -> str:
 
 
 def words_in(text: str) -> tuple[str, ...]:
-    """The words of a narrowing text: a session must have each of them somewhere."""
+    """Return the words of a text filter: a session must have each of them somewhere."""
     return tuple(dict.fromkeys(folded(text).split()[:_WORDS_MAX]))
 
 
 def text_of(row: SessionMetadata, *, auto_tags: bool = True) -> str:
-    """All that a session is narrowed by: each part on a line of its own."""
+    """Return the text to which a filter is applied: each part on a line of its own."""
     parts = [row.title or "", row.session_id, row.agent_id or "", row.model or "", *row.tags]
     if auto_tags:
         parts += row.auto_tags
@@ -137,17 +136,17 @@ _SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 def cursor_of(place: bytes) -> str:
-    """The cursor of a place that is encoded as JSON."""
+    """Return the cursor of a place that is encoded as JSON."""
     return b2a_base64(with_check(place), newline=False).translate(_SAFE).decode()
 
 
-# What only the moment of asking tells of a session that was not closed: whether a writer lives.
+# The state of an unclosed session that can only be determined at query time: whether it has a writer.
 OPEN = "open"
 CUT_SHORT = "cut short"
 
 
 def liveness(*, closed: bool, cut_short: bool, pid: int | None, host: str | None) -> str | None:
-    """OPEN if a writer on this machine has it; CUT_SHORT if it ended in mid-turn."""
+    """Return OPEN if a writer on this machine has it; CUT_SHORT if it ended in mid-turn."""
     if not closed and is_at_work(pid, host):
         return OPEN
     return CUT_SHORT if cut_short else None
@@ -158,10 +157,10 @@ _decode = msgspec.json.Decoder(list[int | str]).decode
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session must be; None and () ask for nothing. Times are Unix milliseconds."""
+    """The conditions on sessions; None and () demand nothing. Times are Unix milliseconds."""
 
     tags: frozenset[str] = frozenset()
-    """All of these, whether a person or the catalogue gave them."""
+    """All of these are required, whether a person or the catalogue gave them."""
     since: int | None = None
     until: int | None = None
     agent_id: str | None = None
@@ -195,17 +194,17 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EVERYTHING = Filter()
-"""The filter that asks for nothing in particular; there is only this one."""
+"""The filter without conditions; there is only this one."""
 
 
 class Page(list[SessionMetadata]):
-    """Some sessions, in the order that was asked for: newest first if none was."""
+    """Some sessions, in the requested order: newest first by default."""
 
     has_more = False
-    """Whether others follow."""
+    """Whether more follow."""
     order: Order = NEWEST
     end: Place | None = None
-    """Where the last one stands, if that is not what it tells of itself."""
+    """The place of the last session, if it does not follow from its own members."""
 
     def __repr__(self) -> str:
         more = ", and more" if self.has_more else ""
@@ -231,7 +230,7 @@ class Page(list[SessionMetadata]):
 
 
 def read_cursor(cursor: str, order: Order = NEWEST) -> Place:
-    """The place that a cursor names. Raises UsageError for what is no cursor of this order."""
+    """Return the place of a cursor. Raises UsageError if it is not a cursor of this order."""
     try:
         data = base64.b64decode(cursor[:_CURSOR_CHARS_MAX].encode(), b"-_", validate=True)
         key, id, *named = _decode(without_check(data))
@@ -247,20 +246,20 @@ def read_cursor(cursor: str, order: Order = NEWEST) -> Place:
 _NOBODY = SessionMetadata(session_id="")
 
 
-# The same as a question to a database.
+# The same as a database query.
 class Statement:
-    """The conditions of a question with their values, as SQLite takes them."""
+    """The conditions of a query with their values, as SQLite takes them."""
 
     def __init__(self, values: list[Any] | None = None) -> None:
         self.values: list[Any] = [] if values is None else values
         self._conditions: list[str] = []
 
     def demand(self, condition: str, *values: Any) -> None:
-        """Only rows for which this holds; each ``{}`` stands for a value."""
+        """Add a condition on rows; each ``{}`` is replaced by a value."""
         self.include(condition.format(*map(self.value, values)))
 
     def include(self, condition: str, values: Iterable[Any] = ()) -> None:
-        """Take a condition as it stands."""
+        """Add a condition as it is."""
         self._conditions.append(condition)
         self.values.extend(values)
 
@@ -269,7 +268,7 @@ class Statement:
         return "?"
 
     def key(self, text: str) -> bytes:
-        """A text as columns are compared with: byte by byte, whatever is in it."""
+        """Return a text in the form of the columns: compared byte by byte, whatever is in it."""
         return text.encode("utf-8", "surrogatepass")
 
     def demand_one_of(self, column: str, values: Iterable[Any]) -> None:
@@ -277,13 +276,13 @@ class Statement:
         self.demand(f"{column} IN ({', '.join(['{}'] * len(found))})", *found)
 
     def demand_columns(self, wanted: Filter, table: str) -> None:
-        """What a filter asks for that has a column of its own, but for the times."""
+        """Add the conditions of a filter on columns of their own, except times."""
         columns = {"agent": wanted.agent_id, "model": wanted.model, "parent": wanted.parent, "cwd": wanted.cwd}
         for column, value in columns.items():
             if value is not None:
                 self.demand(f"{table}{column} = {{}}", self.key(value))
         if wanted.status is not None:
-            # Whether one that runs is interrupted is seen only when its process is looked for.
+            # Whether a running one is interrupted is known only after checking its process.
             kinds = ["interrupted", "running"] if wanted.status == "interrupted" else [wanted.status]
             self.demand_one_of(f"{table}status", kinds)
         if wanted.archived is not None:
@@ -301,7 +300,7 @@ class Statement:
             self.demand(f"({table}{order.name}, {table}id) {sign} ({{}}, {{}})", *self.place(*after))
 
     def place(self, key: int | str, id: str) -> tuple[Any, str]:
-        """A place in a list, as columns are compared with."""
+        """Return a place in a list, in the form of the columns."""
         return self.key(key) if isinstance(key, str) else clamped(key), id
 
     @property

@@ -1,4 +1,4 @@
-"""The contract of an index: what is kept of each session; and one that is a plain dictionary."""
+"""The contract of an index of sessions; and one that is a plain dictionary."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ NEVER_READ = ""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the index knows of the log from which it knows a session."""
+    """What the index knows about the log of a session."""
 
-    etag: str = NEVER_READ  # of the log when it was read to its end; empty as long as there is more to read
+    etag: str = NEVER_READ  # of the log when it was read to its end; empty while there is more to read
     folder: str = ""
     generation: str = ""
-    position: Position = START  # after the last event that the row knows: its seq, length and checksum
+    position: Position = START  # after the last event in the row: its seq, length and checksum
     chained: bool = False
     damaged: bool = False
-    lost: int = 0  # how many events the index knew that the log has lost since
+    lost: int = 0  # the number of indexed events that the log has lost since
     cut_short: bool = False  # whether the log ends in mid-turn
-    asks: bool = False  # whether there are questions that it waits for, or that were answered and not gone on with
+    asks: bool = False  # whether it has questions that are open, or answered but not processed
     closed: bool = True
     pid: int | None = None
     host: str | None = None
 
     @property
     def is_settled(self) -> bool:
-        """Whether no process can change what is shown of the session without changing its log."""
+        """Whether the session looks the same until its log changes, whatever processes do."""
         return self.closed and not self.cut_short
 
 
 class Row(msgspec.Struct, frozen=True):
-    """All that the index knows of a session."""
+    """Everything that the index knows about a session."""
 
     meta: SessionMetadata
-    """As the log alone tells it: whether a writer lives is for the moment of asking."""
+    """According to the log alone: whether it has a writer is determined at query time."""
     trace: Trace
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A row with what is needed to go on from there."""
+    """A row with the state needed to continue from there."""
 
     row: Row
     state: bytes = b""
@@ -64,114 +64,117 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class IndexUpdate(Kept, frozen=True, kw_only=True):
-    """What one look at a log found out; ``version`` is of the row from which the look went on."""
+    """The result of one look at a log; ``version`` is that of the row from which the look continued."""
 
     events: Sequence[Event] = ()
-    whole: bool = False  # whether the events are all there are, so that what was known before is forgotten
+    whole: bool = False  # whether the events are all there are, so that earlier data is discarded
 
 
 class Index(ABC):
-    """One row for each session. Not safe for threads: whoever has it sees to that.
+    """One row for each session. Not thread-safe: the owner locks.
 
-    Every call may raise IndexDamaged or an error of the database; the index is then of no further
-    use until it is cleared or another one is made.
+    Every call may raise IndexDamaged or an error of the database; the index is then unusable
+    until it is cleared or another one is created.
     """
 
-    prices: Prices | None = None  # by which costs are computed; None for those that come with this version
-    place: str | None = None  # where it is, to be shown, if it is in no file; None if it is
-    note: str | None = None  # what should be known about it, such as what it has to do without
+    prices: Prices | None = None  # used to compute costs; None for the prices of this version
+    place: str | None = None  # the place to show, if it is not in a file; None if it is
+    note: str | None = None  # a remark about it, such as a missing feature
 
     @property
     def price_mark(self) -> str:
-        """What tells its prices from others."""
+        """The mark of its prices, which distinguishes them from others."""
         return "" if self.prices is None else self.prices.mark
 
     @abstractmethod
     def mark(self) -> str:
-        """The mark of the store up to which the index is complete; empty if it is not known."""
+        """Return the mark of the store up to which the index is complete; empty if unknown."""
 
     @abstractmethod
     def get(self, id: str) -> Kept | None:
-        """What is kept of a session."""
+        """Return the stored row of a session."""
 
     @abstractmethod
     def known(self, ids: Collection[str]) -> dict[str, tuple[str, str]]:
-        """The etag and the folder of those of these sessions that it has, by id. Each row is verified."""
+        """Return the etag and the folder of these sessions, as far as it has them, by id. Each row is verified."""
 
     def verify(self) -> None:  # noqa: B027 - not where others see to that
         """Raise IndexDamaged unless every row that was written is there, as it was written."""
 
     @abstractmethod
     def folders(self) -> dict[str, str]:
-        """The folder of every session, by id: cheaper than ``known``, and not verified as that."""
+        """Return the folder of every session, by id: cheaper than ``known``, and less verified."""
 
     @abstractmethod
     def write(self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None) -> list[str]:
-        """Put in all at once, or nothing; the ids whose row others changed since, which stay. Then no mark is set."""
+        """Write all at once, or nothing; return the ids whose row others changed since, which stay.
+
+        Then no mark is set.
+        """
 
     @abstractmethod
     def page(self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST) -> Page:
-        """Sessions, in order. Without a limit every row is verified."""
+        """Return sessions, in order. Without a limit every row is verified."""
 
     @abstractmethod
     def ids(self, prefix: str) -> list[str]:
-        """The ids that begin with ``prefix``, case aside, in no order."""
+        """Return the ids that begin with ``prefix``, case aside, in no order."""
 
     @abstractmethod
     def asking(self) -> list[str]:
-        """The ids of sessions that have questions, in no order."""
+        """Return the ids of sessions that have questions, in no order."""
 
     @abstractmethod
     def count(self) -> int:
-        """How many sessions there are."""
+        """Return the number of sessions."""
 
     @abstractmethod
     def search(self, store: Store, asked: Asked) -> list[Hit]:
-        """The events that fit, best first; each is verified against its log."""
+        """Return the matching events, best first; each is verified against its log."""
 
     @abstractmethod
     def tallies(self, block: int | None = None) -> Iterable[tuple[SessionMetadata, bytes]]:
-        """Every session with its tally, or those of a block, in no order. All are verified."""
+        """Yield every session with its tally, or those of a block, in no order. All are verified."""
 
     def figures(
         self, variant: str, make: Callable[[int], bytes]
     ) -> AbstractContextManager[Iterable[tuple[int, bytes]] | None]:
-        """Every block of sessions with what ``make`` once said of it; None where none are kept.
+        """Return every block of sessions with the kept result of ``make``; None where none are kept.
 
-        What was written since is not told as long as the context lasts. ``variant`` tells one way
-        of making from another.
+        Later writes are not included while the context lasts. ``variant`` distinguishes one ``make``
+        from another.
         """
         return nullcontext()
 
     def check_unmoved(self) -> None:  # noqa: B027 - nobody else has what is in a file or in memory
-        """Raise IndexMoved if others made the index anew since its mark was asked for."""
+        """Raise IndexMoved if others rebuilt the index since its mark was read."""
 
     def audited(self) -> int:
-        """When an audit of it began last, or when it was made: in ms since 1970."""
+        """Return when an audit of it began last, or when it was created: in ms since 1970."""
         return 0
 
     def note_audit(self, time_ms: int) -> None:  # noqa: B027 - in memory none is due
-        """Keep when an audit begins, so that others need not do the same."""
+        """Note when an audit begins, so that others need not do the same."""
 
     def audit(self, hear: Hear | None) -> Iterator[None]:
-        """Compare all with itself and, with ``hear``, with logs, a little between yields. Raises IndexDamaged."""
+        """Compare the index with itself and, with ``hear``, with logs, a little between yields. Raises IndexDamaged."""
         return iter(())
 
     def is_worn(self) -> bool:
-        """Whether so much of it is of sessions that are gone that it should be made anew."""
+        """Return whether so much of it belongs to deleted sessions that it should be rebuilt."""
         return False
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what is open."""
+        """Release open resources."""
 
 
 def shown(row: Row) -> SessionMetadata:
-    """A row as a list shows it now, on this machine."""
+    """Return a row as a list shows it now, on this machine."""
     meta, trace = row.meta, row.trace
     if trace.is_settled:
         return meta
@@ -182,7 +185,7 @@ def shown(row: Row) -> SessionMetadata:
 
 
 def make_page(rows: Sequence[SessionMetadata], limit: int | None, order: Order = NEWEST) -> Page:
-    """One page of rows, of which there may be one more than fit on it."""
+    """Return one page of rows, of which there may be one more than fit on it."""
     page = Page(rows if limit is None else rows[:limit])
     page.has_more = len(rows) > len(page)
     page.order = order
@@ -191,7 +194,7 @@ def make_page(rows: Sequence[SessionMetadata], limit: int | None, order: Order =
 
 # The index as a plain dictionary, for a Python without SQLite.
 class PlainIndex(Index):
-    """Rows by id, for as long as the process lives."""
+    """Rows by id, for the life of the process."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Kept] = {}

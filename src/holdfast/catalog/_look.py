@@ -1,4 +1,4 @@
-"""One look at a log: what it says that the index does not know yet."""
+"""One look at a log: the events that the index does not have yet."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def look(
     step_bytes: int = _STEP_BYTES,
     prices: Prices | None = None,
 ) -> IndexUpdate:
-    """What the log of an entry says beyond what is kept of it. Never raises for what it holds.
+    """Return what the log of an entry has beyond the kept row. Never raises for its content.
 
-    ``rebooted`` says that the machine may have lost what was not synced: a log that was open then may be shorter than
-    the index remembers. Of a log that goes on for longer than ``step_bytes`` the rest is left for another look.
-    Without ``folder`` it is in the one that is kept; without ``prices`` those that come with this version count.
+    ``rebooted`` says that the machine may have lost unsynced data: a log that was open then may be shorter than
+    the index remembers. Of a log that goes on for more than ``step_bytes`` the rest is left for another look.
+    The default ``folder`` is the kept one; the default ``prices`` are those of this version.
     """
     if folder is None:
         folder = "" if kept is None else kept.row.trace.folder
@@ -68,7 +68,7 @@ class _Reading(msgspec.Struct):
         return self.entry.key.rpartition("/")[2]
 
     def closed_book(self, state: str) -> IndexUpdate:
-        """The row of a log that cannot be read here."""
+        """Return the row of a log that cannot be read here."""
         meta = SessionMetadata(session_id=self.id, size_bytes=self.entry.size, state=state)
         trace = Trace(etag=self.entry.etag, folder=self.folder, lost=self.lost)
         return IndexUpdate(Row(meta, trace), whole=True, version=self._version())
@@ -86,12 +86,12 @@ class _Reading(msgspec.Struct):
             check_format(step.events[0])
         state = Fold(state).fold(step.events)
         self._compare(state, ended=step.ended)
-        # After the fold, whose state keeps references: only words and figures need what is beside.
+        # After the fold, whose state keeps references: only words and figures need the payloads.
         events = list(resolve_blobs(step.events, self.store.documents(self.entry.key)))
         tally.feed(events)
         damaged = step.damaged or (known is not None and known.damaged)
         meta = describe(state, self.id, self.entry.size)
-        # 0 where it is told how many were used.
+        # 0 if token counts were reported.
         estimate = 0 if meta.total_tokens else tally.estimate
         meta = msgspec.structs.replace(
             meta,
@@ -124,21 +124,21 @@ class _Reading(msgspec.Struct):
         return 0 if self.kept is None else self.kept.version
 
     def _base(self, log: Log) -> Kept | None:
-        """What is kept, if the log goes on from there; None to read it from its beginning."""
+        """Return the kept row, if the log continues it; None to read the log from its beginning."""
         kept = self.kept
         if kept is None or not kept.state:
             return None
-        # Of the same generation, a log only grows; a shorter one has lost what the index has seen.
+        # Of the same generation, a log only grows; a shorter one has lost events that the index has seen.
         row, size = kept.row.trace, log.size()
         same = row.generation == log.generation()
         self.lost = row.lost if same else 0
         if size < row.position.offset:
-            # Power loss explains it where nobody had synced yet.
+            # Power loss explains it if nothing was synced yet.
             if same and not (self.rebooted and not row.closed):
                 self.shorter = kept
             return None
         if row.etag != NEVER_READ and size == row.position.offset:
-            return None  # written anew at the same length: any byte may be another
+            return None  # rewritten at the same length: any byte may be different
         return kept if fits(log, row.position) else None
 
     def _compare(self, state: State, *, ended: bool) -> None:
@@ -158,7 +158,7 @@ class _Reading(msgspec.Struct):
 
 
 def _kept_state(base: Kept | None) -> tuple[State | None, Tally]:
-    """What to go on from; nothing if it was kept by a version that kept it otherwise."""
+    """Return the state to continue from; none if another version kept it in another form."""
     if base is not None:
         try:
             return State.from_json(base.state), Tally.from_bytes(base.tally)
@@ -168,7 +168,7 @@ def _kept_state(base: Kept | None) -> tuple[State | None, Tally]:
 
 
 def _slim(state: State) -> State:
-    """The state without what no list shows, so that the index stays small."""
+    """Return the state without members that no list shows, so that the index stays small."""
     kept = {name: state.metadata[name] for name in _KEPT_METADATA if name in state.metadata}
     return msgspec.structs.replace(
         state,
@@ -187,4 +187,4 @@ def _slim(state: State) -> State:
     )
 
 
-_prices = cache(Prices)  # made when first needed: most stores have prices of their own
+_prices = cache(Prices)  # created when first needed: most stores have prices of their own

@@ -1,9 +1,8 @@
-"""The newest sessions of a store on files, where its index knows all of them already.
+"""The newest sessions of a store on files, if its index is up to date.
 
-A list of the command is asked for more often than anything else, and loading what keeps an index
-takes many times as long as reading one. So this loads little and changes nothing: it looks whether
-the index is whole, of this store and of now, by the same functions as those who keep it, and leaves
-everything else to them.
+The list command is used more than any other, and loading the code of the index takes many times as long
+as reading one. So this loads little and changes nothing: it checks that the index is intact, of this store
+and up to date, with the same functions as the index itself, and leaves everything else to that.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ _TRACE = "SELECT trace, trace_crc FROM sessions WHERE id = ?"
 
 
 class Number(float):
-    """A number with a fraction that remembers how it was written."""
+    """A float that remembers how it was written."""
 
     text: str
 
 
 class Listed:
-    """A session as a list shows it: as ``SessionMetadata``, whose module takes long to load."""
+    """A session as a list shows it: like ``SessionMetadata``, whose module takes long to load."""
 
     def __init__(self, found: dict[str, Any]) -> None:
         self.__dict__.update(found)
@@ -49,7 +48,7 @@ class Listed:
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """What it has are the members of that class, in their order."""
+            """Its members are those of that class, in their order."""
 
 
 class Newest:
@@ -61,7 +60,7 @@ class Newest:
         self.rows = rows[:limit]
         self.has_more = len(rows) > limit
         self.total = total
-        """How many sessions there are."""
+        """The number of sessions."""
         self.short = short
         """The short form of each id."""
 
@@ -73,15 +72,15 @@ class Newest:
         from holdfast.catalog._filter import cursor_of
 
         last = self.rows[-1]
-        # An id is never in need of an escape.
+        # An id never needs escaping.
         return cursor_of(f'[{last.updated_at},"{last.session_id}"]'.encode())
 
 
 def newest(path: str, limit: int) -> Newest | None:
-    """At most ``limit`` sessions of the store in a directory, newest first.
+    """Return at most ``limit`` sessions of the store in a directory, newest first.
 
-    None where there is more to it: no store or no index yet, one that is not up to date, not whole, or in use, or a
-    directory that is refused. Whoever asks then goes the long way, which mends or tells it.
+    None if that is not enough: no store or no index yet, one that is outdated, damaged, or in use, or a
+    directory that is refused. The caller then goes the long way, which repairs or reports it.
     """
     try:
         path = real_path(path)
@@ -111,7 +110,7 @@ def _read(connection: Connection, tree: Tree, path: str, limit: int) -> Newest |
     if prices != price_mark() or not Touched(tree).is_quiet(mark, "sessions"):
         return None
     decode = _decoder()
-    # A row has only what differs from this one.
+    # A row has only the members that differ from this one.
     plain = decode(read_fact(connection, "row").decode())
     rows = connection.execute(_NEWEST, (limit + 1,)).fetchall()
     found = [_listed(connection, decode, plain, row) for row in rows]
@@ -122,7 +121,7 @@ def _read(connection: Connection, tree: Tree, path: str, limit: int) -> Newest |
 
 
 def _short(connection: Connection, id: str) -> str:
-    """Return as much of an id as tells it from all others: those beside it in their order are the most alike."""
+    """Return the shortest unique prefix of an id: its neighbours in the order of ids are the most similar."""
     folded = id.lower()
     return short_id(id, [other for (other,) in connection.execute(_BESIDE, (folded, folded)) if other is not None])
 
@@ -158,7 +157,7 @@ def _number(text: str) -> Number:
 
 
 class _Context:
-    """How the scanner of JSON is to read."""
+    """The settings of the JSON scanner."""
 
     strict = True
     object_hook = object_pairs_hook = None
@@ -169,9 +168,9 @@ class _Context:
 
 
 def _decoder() -> Callable[[str], Any]:
-    """What reads JSON: the engine of Python's ``json`` without the package around it, which brings regular expressions.
+    """Return a JSON decoder: the engine of Python's ``json``, without its package, which loads regular expressions.
 
-    The package itself where there is no such engine.
+    The package itself if there is no such engine.
     """
     try:
         from _json import make_scanner

@@ -1,15 +1,15 @@
-"""What a person typed, as something that can be looked for. Every text is a query; none is wrong.
+"""A person's query, parsed. Every text is a query; none is wrong.
 
     auth error              both words, in one event
     "could not connect"     these words in a row
-    connect*                words that begin so
+    connect*                words with this prefix
     -debug                  not this
     login OR signin         one of them; OR binds closer than a space
-    src/auth/login.py       as it stands, from the beginning of a word on
+    src/auth/login.py       literally, from the beginning of a word on
     *fast                   also inside words
 
-A ``Query`` says two things: ``index_match``, an expression for the index that lets no event slip
-that fits, and ``spans``, which judges a text and is what counts.
+A ``Query`` has two results: ``index_match``, an expression for the index that misses no matching
+event, and ``spans``, which judges a text and is what counts.
 """
 
 from __future__ import annotations
@@ -21,34 +21,32 @@ from functools import cached_property, lru_cache
 
 import msgspec
 
-# Text as it is searched: small letters without accents, cut into words the same way everywhere.
-#
-# The index and the check of each hit both read folded text, so that they agree about what a word
-# is. Folding looks at one character at a time. In folded text every character that is not ASCII is
-# part of a word, and SQLite's ``ascii`` tokenizer cuts it into the same words as ``words_of`` does.
-#
-# Scripts without spaces between words, Hangul, emoji and signs such as ``→`` or ``€`` are cut
-# into single characters: looking for several of them in a row then finds any part of a sentence.
+# Folded text for searching: small letters without accents, cut into words the same way everywhere.
+# The index and the check of each hit both read folded text, so that they agree about what a word is. Folding handles
+# one character at a time. In folded text every character that is not ASCII is part of a word, and SQLite's ``ascii``
+# tokenizer cuts it into the same words as ``words_of`` does.
+# Scripts without spaces between words, Hangul, emoji and signs such as ``→`` or ``€`` are cut into single characters:
+# looking for several of them in a row then finds any part of a sentence.
 
-# By what is no word: a class that names every other character takes milliseconds to compile.
+# By the characters that are not in words: a class that names every other character takes milliseconds to compile.
 WORD = "[^\x00-/:-`{-\x7f]"  # a character of a word in folded text, as a regular expression
 NO_WORD = "[\x00-/:-`{-\x7f]"  # a character between words
 
-words_of = re.compile(WORD + "+").findall  # gives the words of folded text, in order
+words_of = re.compile(WORD + "+").findall  # returns the words of folded text, in order
 _FOREIGN = re.compile("[^\x00-\x7f]+")
 # Accents, and the points of Hebrew and Arabic that most people leave out.
 _DROPPED = (
     (0x0300, 0x036F),
     (0x0591, 0x05C7),
     (0x0610, 0x061A),
-    (0x0640, 0x0640),  # a letter's stretched line
+    (0x0640, 0x0640),  # the lengthening of a letter
     (0x064B, 0x065F),
     (0x0670, 0x0670),
     (0x1AB0, 0x1AFF),
     (0x1DC0, 0x1DFF),
     (0x200C, 0x200D),  # joiners: a hint to the shape, not a letter
     (0x20D0, 0x20FF),
-    (0xFE00, 0xFE0F),  # which shape of an emoji
+    (0xFE00, 0xFE0F),  # the variant of an emoji
     (0xFE20, 0xFE2F),
 )
 _ALONE = (
@@ -62,26 +60,26 @@ _ALONE = (
     (0x3100, 0x31FF),
     (0x3400, 0x4DBF),
     (0x4E00, 0x9FFF),
-    (0xAC00, 0xD7A3),  # Hangul: particles are written onto the word
+    (0xAC00, 0xD7A3),  # Hangul: particles are attached to the word
     (0xF900, 0xFAFF),
     (0x1F000, 0x1FAFF),
     (0x20000, 0x3FFFF),
 )
-# Lines, blocks and dots that programs draw with: there are many and nobody looks for them.
+# Lines, blocks and dots that programs draw with: there are many and nobody searches for them.
 _DRAWN = ((0x2500, 0x259F), (0x2800, 0x28FF))
 _SIGNS = frozenset(["So", "Sm", "Sc", "Sk"])
 _CACHE_MAX = 50_000
 
 
 def fold(text: str) -> str:
-    """The text as it is searched."""
+    """Return the text in its searched form."""
     if text.isascii():
         return text.lower()
     return _FOREIGN.sub(lambda run: run[0].translate(_TABLE), text).lower()
 
 
 def original_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Where spans of the folded text are in the text itself; the spans must be in order."""
+    """Return where spans of the folded text are in the text itself; the spans must be in order."""
     if text.isascii():
         return list(spans)
     # For each character of the folded text, the place of the one it came from.
@@ -97,7 +95,7 @@ def original_spans(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[in
 
 
 class _Table(dict[int, str]):
-    """What each character that is not ASCII becomes, found when it is first met."""
+    """The folded form of each character that is not ASCII, computed when it first occurs."""
 
     def __missing__(self, code: int) -> str:
         found = _fold_char(chr(code))
@@ -120,7 +118,7 @@ def _fold_char(char: str) -> str:
         return f" {char.lower()} "
     if category[0] not in "LMN":
         return " "
-    # Accents go before the case does: some of them have one of their own.
+    # Accents are removed before the case: some of them have a case of their own.
     return _taken_apart(_taken_apart(char).casefold().lower())
 
 
@@ -129,7 +127,7 @@ def _taken_apart(text: str) -> str:
 
 
 def _keep(part: str) -> str:
-    """One character of a letter that was taken apart."""
+    """Return one character of a decomposed letter, folded."""
     if part.isascii():
         return part if part.isalnum() else " "
     if _within(ord(part), _DROPPED):
@@ -145,7 +143,7 @@ QUERY_CHARS_MAX = 1000
 TERMS_MAX = 32
 Span = tuple[int, int]
 
-# A longer text is looked through by a pattern.
+# A longer text is searched with a pattern.
 _BY_HAND_CHARS_MAX = 1 << 13
 _PIECE = re.compile(r'\s*(?:(-?)"([^"]*)(?:"(\*?)(?=\s|$)|$)|(\S+))')
 _SENTENCE_END = ".,;:?!"
@@ -157,14 +155,14 @@ _SPACED = re.compile(r"[\s']+")
 
 
 class Fts5:
-    """How an expression is written: for the full-text tables of SQLite."""
+    """The syntax of expressions for the full-text tables of SQLite."""
 
     def phrase(self, words: Iterable[str], *, ends_open: bool) -> str:
-        """These words in a row, the last of which may go on."""
+        """Return the expression for these words in a row, the last of which may be a prefix."""
         return f'"{" ".join(words)}"{"*" if ends_open else ""}'
 
     def any_of(self, expressions: Iterable[str]) -> str:
-        """One of these; an expression that nothing fits if there is none."""
+        """Return the expression for one of these; one that matches nothing if there are none."""
         found = list(expressions)
         if not found:
             return '""'
@@ -181,10 +179,10 @@ FTS5 = Fts5()
 
 
 class Term(msgspec.Struct, frozen=True):
-    """One thing to look for.
+    """One search term.
 
-    ``literal`` is what must stand in the text, punctuation included; None asks only for the words
-    in a row, whatever stands between them.
+    ``literal`` must occur in the text, punctuation included; None asks only for the words
+    in a row, whatever is between them.
     """
 
     words: tuple[str, ...]
@@ -193,15 +191,15 @@ class Term(msgspec.Struct, frozen=True):
     prefix: bool = False  # whether the last word may go on
 
     def widened(self) -> Term:
-        """The term, also inside of words if that could find more."""
+        """Return the term, also inside words if that could find more."""
         first = (self.literal or self.words[0])[0]
-        # A character that is a word by itself is found inside of anything already.
+        # A character that is a word by itself is found inside anything already.
         if self.inside or not _is_word_char(first) or fold(first).startswith(" "):
             return self
         return msgspec.structs.replace(self, inside=True, prefix=True)
 
     def spans(self, text: str) -> list[Span]:
-        """Where the term is in a folded text, from left to right; no two of them overlap."""
+        """Return where the term is in a folded text, from left to right, without overlaps."""
         if len(text) > _BY_HAND_CHARS_MAX:
             return [match.span() for match in _compiled(self).finditer(text)]
         # Without a pattern, which takes long to compile.
@@ -225,12 +223,12 @@ class Term(msgspec.Struct, frozen=True):
         return spans
 
     def pattern(self) -> str:
-        """A regular expression that finds the term in folded text."""
+        """Return a regular expression that finds the term in folded text."""
         parts = self._parts()
         first, *rest = map(re.escape, parts)
         if self._is_bounded():
-            # Behind the first part, not before it: a pattern that begins with plain characters is
-            # found ten times as fast.
+            # Behind the first part, not before it: a pattern that begins with plain characters is found ten times as
+            # fast.
             first += f"(?<!{WORD}{first})"
         between = f"{NO_WORD}+" if self.literal is None else r"\s+"
         body = between.join([first, *rest])
@@ -245,21 +243,21 @@ class Term(msgspec.Struct, frozen=True):
         return not self.inside and self._begins_with_word()
 
     def _end_of_word(self, text: str, at: int) -> int | None:
-        """Where the word that was read up to here ends, if it may go on; else only if it ends."""
+        """Return where the word read up to here ends, if it may go on; else its end only if it is complete."""
         if not _is_word_char(text, at):
             return at
         rest = _rest_of_word(text, at) if self.prefix else None
         return None if rest is None else rest.end()
 
     def index_match(self, expand: Callable[[str, bool], list[str]], syntax: Fts5 = FTS5) -> str | None:
-        """An expression for the index; None if it cannot help. ``expand`` knows longer words."""
+        """Return an expression for the index; None if it cannot help. ``expand`` knows longer words."""
         if not self.words:
             return None
         ends_open = self.prefix and bool(_is_word_char((self.literal or self.words[-1])[-1]))
         if not (self.inside and self._begins_with_word()):
             return syntax.phrase(self.words, ends_open=ends_open)
         first, *rest = self.words
-        # Words that may go on are named one by one, as the index knows them; only one behind them stays open.
+        # Words that may go on are enumerated from the index; only the last one stays a prefix.
         found = expand(first, ends_open and not rest)
         return syntax.any_of(syntax.phrase([word, *rest], ends_open=ends_open and bool(rest)) for word in found)
 
@@ -271,7 +269,7 @@ _compiled = lru_cache(maxsize=64)(lambda term: re.compile(term.pattern()))
 
 
 class Query:
-    """What to look for: of each group one term, and none of ``excluded``."""
+    """A query: one term of each group is required, and none of ``excluded``."""
 
     def __init__(self, groups: Iterable[tuple[Term, ...]] = (), excluded: Iterable[Term] = ()) -> None:
         self.groups = tuple(groups)
@@ -281,12 +279,12 @@ class Query:
         return bool(self.groups)
 
     def widened(self) -> Query | None:
-        """This query, also inside words; None if that makes no difference."""
+        """Return this query, also inside words; None if that makes no difference."""
         groups = tuple(tuple(term.widened() for term in group) for group in self.groups)
         return None if groups == self.groups else Query(groups, self.excluded)
 
     def index_match(self, expand: Callable[[str, bool], list[str]], syntax: Fts5 = FTS5) -> str | None:
-        """An expression for the index that every fitting event fits; None if all must be read."""
+        """Return an expression for the index that every matching event fulfils; None if all must be read."""
         wanted = []
         for group in self.groups:
             found = [term.index_match(expand, syntax) for term in group]
@@ -295,14 +293,14 @@ class Query:
         if not wanted:
             return None
         expression = syntax.all_of(wanted)
-        # Of others the index alone cannot tell that a text fits.
+        # For other terms the index alone cannot tell that a text matches.
         exact = [term for term in self.excluded if term.literal is None and not term.inside]
         unwanted = [match for term in exact if (match := term.index_match(expand, syntax)) is not None]
         return syntax.but_not(expression, syntax.any_of(unwanted)) if unwanted else expression
 
     @cached_property
     def raw_hint(self) -> bytes | None:
-        """Bytes of the line of every event that fits, unless its JSON has escapes by code."""
+        """Return bytes that are in the line of every matching event, unless its JSON escapes them."""
         for group in self.groups:
             literal = group[0].literal if len(group) == 1 else None
             if literal is not None and _is_plain_sign(literal):
@@ -310,7 +308,7 @@ class Query:
         return None
 
     def spans(self, text: str) -> list[Span] | None:
-        """Where the terms are in a folded text, in order; None if the text does not fit."""
+        """Return where the terms are in a folded text, in order; None if the text does not match."""
         if any(term.spans(text) for term in self.excluded):
             return None
         spans: list[Span] = []
@@ -319,7 +317,7 @@ class Query:
             if not found:
                 return None
             spans += found
-        # The spans in order, those that touch or overlap as one; empty ones left out.
+        # The spans in order, merged where they touch or overlap; empty ones left out.
         if len(spans) == 1:
             return spans
         merged: list[Span] = []
@@ -337,7 +335,7 @@ _is_plain_sign = re.compile(r"[!#$%&()*+,\-.:;<=>?@\[\]^_`{|}~]+\Z").match
 
 @lru_cache(maxsize=64)
 def read_query(typed: str) -> Query:
-    """The query that a person typed. Never raises about what is in it."""
+    """Return the query that a person typed. Never raises about its content."""
     groups: list[tuple[Term, ...]] = []
     excluded: list[Term] = []
     pieces = list(_pieces(typed[:QUERY_CHARS_MAX]))[: 2 * TERMS_MAX]
@@ -358,7 +356,7 @@ def read_query(typed: str) -> Query:
 
 
 def _pieces(typed: str) -> Iterator[tuple[bool, Term | None, bool]]:
-    """(whether it is unwanted, the term, whether it is the word OR) for each piece."""
+    """Yield (whether it is excluded, the term, whether it is the word OR) for each piece."""
     for minus, quoted, star, plain in _PIECE.findall(typed):
         if not plain:
             yield bool(minus), _term(fold(quoted), words_open=bool(star), literal_open=bool(star)), False
@@ -369,7 +367,7 @@ def _pieces(typed: str) -> Iterator[tuple[bool, Term | None, bool]]:
 
 
 def _plain_term(typed: str) -> Term | None:
-    """A term that stands between spaces."""
+    """Return a term between spaces."""
     inside = len(typed) > 1 and typed.startswith("*") and bool(words_of(fold(typed)))
     body = typed.lstrip("*") if inside else typed
     prefix = body.endswith("*") and bool(words_of(fold(body)))
@@ -380,9 +378,9 @@ def _plain_term(typed: str) -> Term | None:
 
 
 def _term(folded: str, *, words_open: bool, literal_open: bool, inside: bool = False) -> Term | None:
-    """What a piece of a query asks for, and whether its last word may go on: as words, or as it stands."""
+    """Return the term of a piece of a query, as words or literally, and whether its last word may go on."""
     words = tuple(words_of(folded))
-    # More than words, spaces and apostrophes has to stand in the text.
+    # Anything more than words, spaces and apostrophes is searched literally.
     if words and all(map(_is_word_char, _SPACED.sub("", folded))):
         return Term(words, inside=inside, prefix=words_open)
     literal = folded.strip()
@@ -390,7 +388,7 @@ def _term(folded: str, *, words_open: bool, literal_open: bool, inside: bool = F
 
 
 def _end_of_rest(text: str, at: int, rest: list[str], *, are_words: bool) -> int | None:
-    """Where the last of these parts ends, if each follows the one before it; else None."""
+    """Return where the last of these parts ends, if each follows the one before it; else None."""
     gap = _gap_of_words if are_words else _gap_of_space
     for part in rest:
         between = gap(text, at)

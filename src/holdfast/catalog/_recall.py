@@ -1,8 +1,8 @@
-"""What an event says, read from its log: the index only says where to look.
+"""The text of an event, read from its log: the index only says where to look.
 
-A line is found by its number, not by the index's word for its place, and its checksum is verified;
-so an index that is stale or damaged can lead to nothing, but never to words that are not there.
-What was read is remembered for as long as the store says that the log is the same.
+A line is found by its number, not by the index's idea of its place, and its checksum is verified;
+so a stale or damaged index can lead to nothing, but never to text that is not there.
+What was read is cached while the store says that the log is unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._search import Candidate
     from holdfast.storage import Log, Stamp, Store
 
-# Lines may be a little longer or shorter than the index thought.
+# Lines may be a little longer or shorter than the index assumed.
 _SLACK_BYTES = 1 << 12
 _QUICK_BYTES = 1 << 13
 _LONG_BYTES = 1 << 17
@@ -31,14 +31,14 @@ _LONG_BYTES = 1 << 17
 _TOGETHER_MAX = 32
 _KEPT_MAX = 512
 _KEPT_CHARS_MAX = 1 << 13
-# Two changes within the grain of the clock leave the same time on a file.
+# Two changes within the clock's resolution leave the same time on a file.
 _TIME_GRAIN_NS = 2_000_000_000
 _Line = tuple[bytes, bytes]
 _Place = tuple[str, int, int | None, str, str | None]
 
 
 class Recalled(NamedTuple):
-    """What an event says by the word of its log."""
+    """The text of an event according to its log."""
 
     said: Said
     timestamp: int
@@ -46,17 +46,17 @@ class Recalled(NamedTuple):
 
 
 class RecallCache:
-    """What was read of logs lately, by key and event."""
+    """A cache of texts read from logs, by key and event."""
 
     def __init__(self) -> None:
         self._kept: dict[_Place, tuple[Stamp, Recalled]] = {}
 
     def get(self, key: str, found: Candidate) -> tuple[Stamp, Recalled] | None:
-        """What an event said, and the stamp of its log at that time."""
+        """Return the text of an event, and the stamp of its log at that time."""
         return self._kept.get(_place(key, found))
 
     def put(self, key: str, found: Candidate, stamp: Stamp, recalled: Recalled) -> None:
-        """Remember it, unless it is long."""
+        """Cache it, unless it is long."""
         if len(recalled.folded) <= _KEPT_CHARS_MAX:
             if len(self._kept) >= _KEPT_MAX:
                 self._kept.clear()
@@ -68,14 +68,14 @@ def _place(key: str, found: Candidate) -> _Place:
 
 
 class _Part(NamedTuple):
-    """Some bytes of a log."""
+    """A part of a log."""
 
     start: int
     data: bytes
 
 
 class _Ready(NamedTuple):
-    """What is at hand of an event: what it says, or some bytes of its log to look at first."""
+    """What is already known of an event: its text, or some bytes of its log."""
 
     key: str | None
     start: int
@@ -85,10 +85,10 @@ class _Ready(NamedTuple):
 
 
 class Recaller:
-    """Reads events of many sessions. ``key`` gives the key of a session by its row.
+    """Reads events of many sessions. ``key`` returns the key of a session by its row.
 
-    A line of ours without the bytes ``hint`` is passed over before it is decoded. ``expect`` is
-    told of sessions whose keys will be asked for.
+    One of our lines without the bytes ``hint`` is skipped before it is decoded. ``expect`` is
+    called with sessions whose keys will be needed.
     """
 
     def __init__(
@@ -108,11 +108,11 @@ class Recaller:
         self._last: tuple[int, _Part] = (-1, _Part(0, b""))
 
     def recall(self, found: Candidate) -> Recalled | None:
-        """What the event says; None if it is not in the log, or not as it was written."""
+        """Return the text of an event; None if it is not in the log, or not as it was written."""
         return next(self.each([found]))
 
     def each(self, rows: Sequence[Candidate], together: int | None = None) -> Iterator[Recalled | None]:
-        """What each event says; ``together`` of them are read at once, when they are needed."""
+        """Yield the text of each event; ``together`` of them are read at once, when they are needed."""
         size = _TOGETHER_MAX if together is None else min(together, _TOGETHER_MAX)
         for start in range(0, len(rows), size):
             some = rows[start : start + size]
@@ -125,7 +125,7 @@ class Recaller:
             stamp = ready.stamp or self._store.stamp(key)
             part = None if ready.data is None else _Part(ready.start, ready.data)
             recalled = self._read(key, found, part)
-            # Only where a change from now on would show in the stamp.
+            # Only if a change from now on would show in the stamp.
             if recalled is not None and stamp is not None and time.time_ns() - stamp.modified > _TIME_GRAIN_NS:
                 self._memory.put(key, found, stamp, recalled)
         if recalled is None or recalled.said.name is not None or found.name is None:
@@ -133,7 +133,7 @@ class Recaller:
         return recalled._replace(said=msgspec.structs.replace(recalled.said, name=found.name))
 
     def _get_ready(self, rows: Sequence[Candidate]) -> list[_Ready]:
-        """What is remembered of these, or the part of the log where the index says it is."""
+        """Return the cached text of these, or the part of the log where the index says it is."""
         if self._expect is not None:
             self._expect([row.session for row in rows])
         ready: list[_Ready] = []
@@ -178,7 +178,7 @@ class Recaller:
                 return None
             if has_blob(bytes(event.raw)):
                 event = next(resolve_blobs([event], self._store.documents(key)))
-            # Which of the things that an event says the index means.
+            # The one of the event's texts that the index means.
             said = said_in(event.type, event.data)
             alike = [one for one in said if one.role == found.role]
             named = [one for one in alike if one.name == found.name]
@@ -188,7 +188,7 @@ class Recaller:
         return None if meant is None else Recalled(meant, event.timestamp, fold(meant.text))
 
     def _event(self, key: str, found: Candidate, part: _Part | None) -> Event | None:
-        """The event, by the quick way where its line is one of ours, else by reading the log."""
+        """Return the event, by the fast path if its line is one of ours, else by reading the log."""
         if part is not None and self._hint is None and (event := verified_line_at(part.data, found.seq)) is not None:
             return event
         line = None if part is None else self._quick_line(key, found, part)
@@ -197,7 +197,7 @@ class Recaller:
             line = self._line(log, found)
         if line is not None:
             hint = self._hint
-            # Signs can be in its text plainly, escaped, or beside the log.
+            # Signs can be in its text plainly, escaped, or in a payload.
             if hint is not None and not (hint in line[1] or b"\\u" in line[1] or has_blob(line[1])):
                 return None
             event = verified_line(*line)
@@ -207,7 +207,7 @@ class Recaller:
         return next(read_range(log, start=found.seq, stop=found.seq + 1), None)
 
     def _quick_line(self, key: str, found: Candidate, part: _Part) -> _Line | None:
-        """The line, if it is where the index says; a long line is read once more."""
+        """Return the line, if it is where the index says; a long line is read once more."""
         line = _cut(part, found.seq)
         if line is None and begins_line(part.data, found.seq):
             pieces = self._store.read_pieces({key: [part.start]}, _LONG_BYTES).get(key)
@@ -215,7 +215,7 @@ class Recaller:
         return line
 
     def _line(self, log: Log, found: Candidate) -> _Line | None:
-        """The line, as :func:`_cut` gives it; None if not met."""
+        """Return the line, as :func:`_cut` gives it; None if it was not found."""
         session, part = self._last
         if found.session == session:
             line = _cut(part, found.seq)

@@ -1,4 +1,4 @@
-"""Which sessions may go, and why: policies over the rows of the catalogue. Pure; does nothing."""
+"""Retention policies over the rows of the catalogue: which sessions may go, and why. Pure; does nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
 
-KEEP_TAG = "keep"  # a session with this tag is let go by no policy
+KEEP_TAG = "keep"  # no policy applies to a session with this tag
 
 Action = Literal["archive", "delete"]
 
@@ -29,12 +29,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     agent: str | None = None
     older_than_ms: int | None = None
     keep: int | None = None
-    """So many of the newest stay."""
+    """The number of newest sessions that stay."""
     size_bytes: int | None = None
-    """The newest stay as long as their logs have no more bytes than this together."""
+    """The newest stay while their logs have no more bytes than this together."""
     action: Action = "archive"
     name: str = ""
-    """What is told as the reason, in place of the rule itself."""
+    """The name to report as the reason, instead of the rule itself."""
 
     def speaks_of(self, row: SessionMetadata) -> bool:
         return (self.tag is None or self.tag in row.tags or self.tag in row.auto_tags) and (
@@ -43,7 +43,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetentionDecision(msgspec.Struct, frozen=True):
-    """What is to happen to one session, and the reason as a person would say it."""
+    """The action for one session, and the reason as a person would say it."""
 
     session_id: str
     action: Action
@@ -61,21 +61,21 @@ class Spared(msgspec.Struct, frozen=True):
 
 
 class RetentionPlan(msgspec.Struct, frozen=True):
-    """What a set of policies comes to."""
+    """The result of a set of policies."""
 
     decisions: list[RetentionDecision] = []
     spared: list[Spared] = []
 
 
 def live_limit(sessions_max: int) -> Policy:
-    """The rule that is always there: beyond so many, the least recently used are archived."""
+    """Return the rule that always applies: beyond so many, the least recently used are archived."""
     return Policy(keep=sessions_max, name=f"more than {sessions_max:,} sessions are not archived")
 
 
 def plan(rows: Iterable[SessionMetadata], policies: Sequence[Policy], now_ms: int) -> RetentionPlan:
-    """What the policies say of these sessions, which come newest first.
+    """Return the decisions of the policies on these sessions, which come newest first.
 
-    Where several speak of one session, deletion counts before archiving, and then the first.
+    If several apply to one session, deletion takes precedence over archiving, and then the first.
     A session that is open, pinned, tagged ``keep`` or under legal hold is spared.
     """
     # One pass, so that a hundred thousand rows need not be in memory together.
@@ -96,7 +96,7 @@ def plan(rows: Iterable[SessionMetadata], policies: Sequence[Policy], now_ms: in
 
 
 def protection(row: SessionMetadata) -> str | None:
-    """Why no policy may let this session go; None if one may."""
+    """Return why no policy may let this session go; None if one may."""
     if row.held:
         return "it is under legal hold"
     if row.pinned:
@@ -111,7 +111,7 @@ def protection(row: SessionMetadata) -> str | None:
 
 
 class _Rule:
-    """A policy, and what it has seen of the sessions so far."""
+    """A policy, with its counts of the sessions so far."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -119,7 +119,7 @@ class _Rule:
         self._size = 0
 
     def look_at(self, row: SessionMetadata, now_ms: int) -> str | None:
-        """Why the policy lets the session go; None if it does not."""
+        """Return why the policy lets the session go; None if it does not."""
         policy = self.policy
         if not policy.speaks_of(row) or (policy.action == "archive" and row.archived):
             return None
@@ -153,7 +153,7 @@ class _Written(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_policies(written: Any) -> list[Policy]:
-    """The policies of a list of tables. Raises UsageError, naming the table, for a member that makes no sense."""
+    """Return the policies in a list of tables. Raises UsageError, naming the table, for an invalid member."""
     if not isinstance(written, list):
         raise UsageError("retention policies are a list of tables")
     return [_read(number, table) for number, table in enumerate(written, 1)]
@@ -180,7 +180,7 @@ def _read(number: int, table: Any) -> Policy:
 
 
 def age_ms(text: str) -> int:
-    """``90d``, ``12h``, ``6w`` or ``1y`` in milliseconds; UsageError for anything else."""
+    """Return ``90d``, ``12h``, ``6w`` or ``1y`` in milliseconds; raise UsageError for anything else."""
     found = _AGE.match(text.strip())
     if found is None:
         raise UsageError(f"{text[:40]!a} is no age: write 90d, 12h, 6w or 1y")
@@ -188,7 +188,7 @@ def age_ms(text: str) -> int:
 
 
 def size_in_bytes(value: str | int) -> int:
-    """``500MB``, ``2G`` or a number of bytes; UsageError for anything else."""
+    """Return ``500MB``, ``2G`` or a number of bytes; raise UsageError for anything else."""
     found = _SIZE.match(str(value).strip())
     if found is None:
         raise UsageError(f"{str(value)[:40]!a} is no size: write 500MB, 2GB or a number of bytes")

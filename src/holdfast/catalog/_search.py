@@ -1,4 +1,4 @@
-"""Finding events by what was said in them: from the index in pages, from the log in the end."""
+"""Full-text search of events: candidates from the index in pages, verified against the log."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from holdfast.security import neutralise_line
 from holdfast.session import read_range, resolve_blobs
 from holdfast.storage import Store
 
-EXAMINED_MAX = 20_000  # so many events are looked at for one query, the newest first, unless all hits are asked for
+EXAMINED_MAX = 20_000  # so many events are checked for one query, the newest first, unless all hits are asked for
 
 _PAGE_ROWS = 500
 _MONTH_MS = 30 * 24 * 3600 * 1000
-# How much better a hit of today is than the same of long ago.
+# The bonus of a hit of today over the same one of long ago.
 _RECENCY = 0.25
 _MONTHS_MAX = 1000.0
 
 
 class Candidate(NamedTuple):
-    """One row of the index that may fit."""
+    """One row of the index that may match."""
 
     id: int
     session: int
@@ -42,9 +42,9 @@ class Candidate(NamedTuple):
     rank: float = 0.0
 
 
-Metadata = Callable[[int], "SessionMetadata | None"]  # what a list shows of the session of a row
+Metadata = Callable[[int], "SessionMetadata | None"]  # returns the session of a row as a list shows it
 Ask = Callable[["Query"], Callable[[Any, int], tuple[list[Candidate], Any]]]
-"""For a query: what gives so many rows that may fit, after a place, and the place of the last."""
+"""Returns for a query a function that, given a place and a number, gives candidates and the last place."""
 
 
 def search(
@@ -56,10 +56,10 @@ def search(
     memory: RecallCache | None = None,
     expect: Callable[[Iterable[int]], None] | None = None,
 ) -> list[Hit]:
-    """The events that fit, best first: by how well, newer ones slightly preferred.
+    """Return the matching events, best first: by relevance, newer ones slightly preferred.
 
-    ``ask`` and ``meta`` are of whatever index knows the rows that may fit, and the sessions by their rows; ``expect``
-    is told of sessions that will be asked for. Where no event has the words, they are looked for inside of words.
+    ``ask`` and ``meta`` belong to the index that has the candidates, and the sessions by their rows; ``expect``
+    is called with sessions that will be needed. If no event has the words, they are searched inside words.
     """
 
     def admitted(row: int) -> SessionMetadata | None:
@@ -88,8 +88,8 @@ def _search(
     newest: int | None = None
     for page in pages:
         newest = max([row.time for row in page]) if newest is None else newest
-        # The rows with how well each fits, 0 if only its time counts; of the same, newer ones first. A page has
-        # hundreds of rows, so nothing is called for each of them that can be said in place.
+        # The rows with their relevance, 0 if only time counts; of equals, newer ones first. A page has hundreds of
+        # rows, so the loop calls no function per row that can be written inline.
         fresh = [2.0 ** -min(max(0, newest - row.time) / _MONTH_MS, _MONTHS_MAX) for row in page]
         ranked = [
             (row.rank * (1 + _RECENCY * freshness), -row.time, -row.id, number)
@@ -99,7 +99,7 @@ def _search(
         scored = [(-rank, page[number]) for rank, _, _, number in ranked]
         recalled = recaller.each([row for _, row in scored], limit)
         for score, row in scored:
-            read = next(recalled)  # first: it has all sessions of these rows read together
+            read = next(recalled)  # first: it reads all sessions of these rows together
             hit = read and _hit(query, meta(row.session), row.seq, read, score)
             if hit is not None:
                 finds.append((row.session, hit))
@@ -112,7 +112,7 @@ def _search(
 
 
 def _pages(ask: Callable[[Any, int], tuple[list[Candidate], Any]], limit: int | None) -> Iterator[list[Candidate]]:
-    """The rows that may fit, in pages, those that were added last first."""
+    """Yield the candidates in pages, the last added first."""
     rows = _PAGE_ROWS if limit is None else max(_PAGE_ROWS, 2 * limit)
     last, examined = None, 0
     while limit is None or examined < EXAMINED_MAX:
@@ -125,7 +125,7 @@ def _pages(ask: Callable[[Any, int], tuple[list[Candidate], Any]], limit: int | 
 
 
 def _hit(query: Query, meta: SessionMetadata | None, seq: int, read: Recalled, score: float = 0.0) -> Hit | None:
-    """What an event says by the word of its log; None if it does not fit after all."""
+    """Return the hit of an event according to its log; None if it does not match after all."""
     said, spans = read.said, query.spans(read.folded)
     if meta is None or spans is None:
         return None
@@ -141,9 +141,9 @@ def _hit(query: Query, meta: SessionMetadata | None, seq: int, read: Recalled, s
     )
 
 
-# Search over all sessions: from the index where there is one, else by reading every log.
+# Search over all sessions: by the index if there is one, else by reading every log.
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """One event in which something was found. ``timestamp`` is Unix milliseconds."""
+    """One matching event. ``timestamp`` is Unix milliseconds."""
 
     session_id: str
     seq: int
@@ -153,20 +153,20 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """The tool of a call or of a result."""
     snippet: Snippet
     score: float
-    """The higher the better; of no meaning beyond one search."""
+    """The higher the better; only comparable within one search."""
     timestamp: int
     title: str | None = None
-    """Of the session."""
+    """The title of the session."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked for, and where. Times are of the event, in Unix milliseconds."""
+    """A search and its scope. Times are those of events, in Unix milliseconds."""
 
     query: str
     session_id: str | None = None
     sessions: Filter = Filter()
     ids: frozenset[str] | None = None
-    """Only these, where ``sessions`` asks for what an index cannot know: whether a writer lives."""
+    """Only these, if ``sessions`` has a condition that an index cannot check: whether there is a writer."""
     since: int | None = None
     until: int | None = None
     roles: tuple[str, ...] = ()
@@ -183,7 +183,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def demand(self, statement: Statement, role: Callable[[str], Any], named: str, name: Callable[[str], Any]) -> None:
-        """Ask an index for these events, which keeps roles and, in a column ``named``, tools so."""
+        """Add the conditions on events for an index with roles and, in a column ``named``, tools."""
         statement.demand_times("s.time", self.since, self.until)
         if self.roles:
             statement.demand_one_of("s.role", map(role, self.roles))
@@ -193,7 +193,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scan_logs(store: Store, sessions: Iterable[SessionMetadata], asked: Asked) -> list[Hit]:
-    """What fits in these sessions, newest first, by reading all of their logs."""
+    """Return the matches in these sessions, newest first, by reading all of their logs."""
     query: Query | None = read_query(asked.query)
     if not query:
         return []
@@ -214,7 +214,7 @@ def scan_logs(store: Store, sessions: Iterable[SessionMetadata], asked: Asked) -
 
 
 def hear_log(store: Store, id: str) -> Told | None:
-    """All that can be searched in a session; None if its log cannot be read whole."""
+    """Return everything searchable in a session; None if its log cannot be read completely."""
     key, listener = PREFIX + id, Listener()
     try:
         events = list(resolve_blobs(read_range(store.log(key)), store.documents(key)))
@@ -223,7 +223,7 @@ def hear_log(store: Store, id: str) -> Told | None:
     return Told(listener.hear(events).heard, listener.shown_streams())
 
 
-# A short piece of a text around what was found in it, safe to show.
+# A short excerpt of a text around its matches, safe to show.
 SNIPPET_CHARS = 160
 _LEAD_CHARS = 40
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f]+")
@@ -232,21 +232,21 @@ _BREAK_CHARS_MAX = 15
 
 
 class Snippet(msgspec.Struct, frozen=True):
-    """One line of text; ``ranges`` are the places in it that were looked for.
+    """One line of text; ``ranges`` are the matches in it.
 
-    It holds no control characters: whitespace of any kind is one space, and what a terminal could
-    obey or hide is replaced by a visible character.
+    It holds no control characters: white space of any kind is one space, and characters that a terminal
+    could execute or hide are replaced by a visible one.
     """
 
     text: str
     ranges: tuple[Span, ...] = ()
 
     def marked(self, before: str = "**", after: str = "**") -> str:
-        """The text with marks around each place."""
+        """Return the text with marks around each match."""
         return "".join(f"{before}{part}{after}" if is_found else part for part, is_found in self.parts())
 
     def parts(self) -> Iterator[tuple[str, bool]]:
-        """The text piece by piece, and whether each was looked for."""
+        """Yield the text piece by piece, and whether each is a match."""
         at = 0
         for begin, end in self.ranges:
             if at < begin:
@@ -261,7 +261,7 @@ class Snippet(msgspec.Struct, frozen=True):
 
 
 def make_snippet(text: str, spans: list[Span], chars: int = SNIPPET_CHARS) -> Snippet:
-    """The part of ``text`` that shows most of ``spans``, which are in order and do not overlap."""
+    """Return the part of ``text`` that shows most of ``spans``, which are in order and do not overlap."""
     begin, end = _window(text, spans, chars)
     pieces: list[str] = [_CUT] if begin else []
     ranges: list[Span] = []
@@ -279,10 +279,10 @@ def make_snippet(text: str, spans: list[Span], chars: int = SNIPPET_CHARS) -> Sn
 
 
 def _window(text: str, spans: list[Span], chars: int) -> Span:
-    """Where to cut: around the closest spans, at a space if one is near."""
+    """Return where to cut: around the closest spans, at a space if one is near."""
     if len(text) <= chars or not spans:
         return 0, min(len(text), chars)
-    # Where the most spans are within so many characters.
+    # The place with the most spans within so many characters.
     best, most = spans[0][0], 0
     for number, (first, _) in enumerate(spans[:100] if len(spans) > 1 else ()):
         within = sum(1 for _, last in spans[number : number + 20] if last <= first + chars)
@@ -295,7 +295,7 @@ def _window(text: str, spans: list[Span], chars: int) -> Span:
 
 
 def _clean(text: str) -> str:
-    """A part of a text, safe to show. In ASCII nothing but whitespace has to be replaced."""
+    """Return a part of a text, safe to show. In ASCII only white space has to be replaced."""
     if not text.isascii():
         return neutralise_line(_SPACE.sub(" ", text))
     return text if text.isprintable() and "  " not in text else _SPACE.sub(" ", text)

@@ -1,10 +1,10 @@
-"""What of a session's events can be searched: who said it, with which tool, and the text. Pure.
+"""The searchable text of a session's events: who said it, with which tool, and the text. Pure.
 
-Searched are what the user, the assistant and the system said, thoughts, tool calls with name and
+Searchable are the messages of user, assistant and system, thinking, tool calls with name and
 parameters, tool results, summaries, titles and tags. Of one event the first ``TEXT_CHARS_MAX``
-characters count. Streamed text counts once: as the final event has it, or, where no final event
-covers it, as it came. What was retracted counts no more, what stands in its place does; a title
-counts until there is another, a tag until it is taken away.
+characters count. Streamed text counts once: in the final event, or, if no final event covers it,
+as it was streamed. Retracted text no longer counts, its replacement does; a title counts until
+there is another, a tag until it is removed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ ROLES = ("user", "assistant", "system", "thinking", "tool_call", "tool_result", 
 _DEPTH_MAX = 20
 _ENCODED_CHARS_MIN = 1024
 _is_encoded = re.compile(r"[A-Za-z0-9+/_-]{1024}").match
-# What providers put beside the text: bytes and proofs, not words.
+# Members that providers add to the text: bytes and signatures, not words.
 _UNREAD_KEYS = frozenset(["signature", "thought_signature", "encrypted_content", "raw"])
 _UNREAD_BLOCKS = frozenset(["image", "audio", "redacted_thinking"])
 _PLAIN_KEYS = frozenset(["content", "text", "thinking", "result", "output"])
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What one event said. ``name`` is the tool of a call or result, or the tag."""
+    """One text of an event. ``name`` is the tool of a call or result, or the tag."""
 
     role: str
     text: str
@@ -54,7 +54,7 @@ class OpenStream(msgspec.Struct):
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """One row of the index: what was said, in which event (for a stream, in which of them)."""
+    """One row of the index: a text, and its event (for a stream, its events)."""
 
     seq: int
     said: Said
@@ -64,25 +64,25 @@ class Heard(msgspec.Struct, frozen=True):
 
 
 class Told(NamedTuple):
-    """What a log says that can be searched."""
+    """The searchable text of a log."""
 
     said: list[Heard]
-    streaming: list[Heard]  # what no final event covers yet
+    streaming: list[Heard]  # not covered by a final event yet
 
 
 class Listener(msgspec.Struct):
-    """Takes in a session's events in order; between two batches it can be kept as bytes.
+    """Processes a session's events in order; between two batches it can be kept as bytes.
 
-    After ``hear``, ``heard`` are the new rows, ``gone`` the seqs of earlier rows that count no
-    more, and ``gone_titles`` and ``gone_tags`` the same by what they are.
+    After ``hear``, ``heard`` are the new rows, ``gone`` the seqs of earlier rows that no longer
+    count, and ``gone_titles`` and ``gone_tags`` the same for titles and tags.
     """
 
-    offset: int = 0  # where in the log the next event should begin, if all lines were written by us
+    offset: int = 0  # where in the log the next event should begin, if Holdfast wrote all lines
     streams: list[OpenStream] = []
     calls: Calls = msgspec.field(default_factory=Calls)
 
     def hear(self, events: Iterable[Event]) -> IndexChanges:
-        """What these events change in the index."""
+        """Return what these events change in the index."""
         changes = IndexChanges()
         for event in events:
             taker = _TAKERS.get(event.type)
@@ -101,7 +101,7 @@ class Listener(msgspec.Struct):
     def on_said(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
         first = data.get("covers_from")
         if isinstance(first, int):
-            kinds = kinds_said(event.type, data.get("content"))  # streamed text of them from there on is in this event
+            kinds = kinds_said(event.type, data.get("content"))  # their streamed text from there on is in this event
             for stream in list(self.streams):
                 if stream.run == event.run and stream.role in kinds:
                     stream.pieces = [piece for piece in stream.pieces if piece[0] < first]
@@ -122,14 +122,14 @@ class Listener(msgspec.Struct):
         self._take(event, data, changes, tool, {name for name in known if known[name]})
 
     def on_call(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
-        """A tool was called; where a message has said just this, it was heard there."""
+        """Handle a tool call; if a message contained the same call, it is indexed there."""
         tool = data.get("tool")
         is_known = isinstance(tool, str) and self._is_known(event, data.get("id"), tool, data.get("params"), begun=True)
         if not is_known:
             self._take(event, data, changes)
 
     def _is_known(self, event: Event, id: Any, tool: str, params: Any, *, begun: bool = False) -> bool:
-        """Whether just this was said of the call before."""
+        """Return whether exactly this was recorded of the call before."""
         key = id if isinstance(id, str) else None
         mark = mark_of(tool, _call_text(tool, params).encode("utf-8", "surrogatepass"))
         return self.calls.take(event.run, key, tool, mark, 0, begun=begun) == "nothing"
@@ -138,7 +138,7 @@ class Listener(msgspec.Struct):
         self._take(event, data, changes, self._tool_of(event, data.get("toolCallId")))
 
     def _tool_of(self, event: Event, id: Any) -> str | None:
-        """The tool whose result this is: it is named by the call only."""
+        """Return the tool of this result: only the call names it."""
         call = self.calls.answer(event.run, id if isinstance(id, str) else None)
         return None if call is None else call.tool
 
@@ -154,7 +154,7 @@ class Listener(msgspec.Struct):
         self.streams.append(OpenStream(event.run, role, [(event.seq, text)], event.timestamp, self.offset))
 
     def on_end(self, event: Event, _: dict[str, Any], changes: IndexChanges) -> None:
-        """The run says no more: what it was saying was cut off here."""
+        """Handle the end of a run: its streamed text was cut off here."""
         ended = [stream for stream in self.streams if event.type == "interrupted" or stream.run == event.run]
         changes.heard += _heard_streams(ended)
         self.streams = [stream for stream in self.streams if stream not in ended]
@@ -174,7 +174,7 @@ class Listener(msgspec.Struct):
         self._take(event, data, changes)
 
     def on_tag(self, event: Event, data: dict[str, Any], changes: IndexChanges) -> None:
-        """The session has a tag, or has it no more; it counts once."""
+        """Handle a tag that is added or removed; it counts once."""
         tag = data.get("tag")
         if isinstance(tag, str):
             changes.gone_tags.add(tag)
@@ -189,7 +189,7 @@ class Listener(msgspec.Struct):
         tool: str | None = None,
         known: Collection[str] = (),
     ) -> None:
-        """What the event says; its results are of the tool, calls of known ones were heard."""
+        """Add the texts of an event; its results belong to ``tool``, calls in ``known`` were indexed before."""
         for said in said_in(event.type, data):
             if said.role == "tool_call" and said.name in known:
                 continue
@@ -198,7 +198,7 @@ class Listener(msgspec.Struct):
 
 
 class IndexChanges(msgspec.Struct):
-    """What a batch of events changes in the index."""
+    """The changes of the index by a batch of events."""
 
     heard: list[Heard] = []
     gone: set[int] = set()
@@ -207,7 +207,7 @@ class IndexChanges(msgspec.Struct):
 
 
 def said_in(type: str, data: dict[str, Any]) -> list[Said]:
-    """What an event says by itself: words, results, and one saying for all calls of each tool."""
+    """Return the texts of an event by itself: words, results, and one text for all calls of each tool."""
     make = _MAKERS.get(type)
     return [said for said in make(data) if said.text.strip()] if make is not None else []
 
@@ -297,7 +297,7 @@ def _heard_streams(streams: Iterable[OpenStream]) -> list[Heard]:
 
 
 def _text(value: Any) -> str:
-    """Content, parameters or a result as text to search."""
+    """Return content, parameters or a result as text to search."""
     if type(value) is str:
         return value[:TEXT_CHARS_MAX] if not _is_bytes(value) else ""
     lines: list[str] = []
@@ -330,5 +330,5 @@ def _collect(value: Any, lines: list[str], depth: int) -> None:
 
 
 def _is_bytes(text: str) -> bool:
-    """Whether a string is bytes in base64 or the like, which nobody searches."""
+    """Return whether a string is bytes in base64 or the like, which nobody searches."""
     return len(text) >= _ENCODED_CHARS_MIN and _is_encoded(text) is not None

@@ -1,4 +1,4 @@
-"""Ids as short as they can be told apart. The command's quick start loads this: nothing of the model, nothing typed."""
+"""Short, unambiguous forms of ids. Short commands load this: nothing of the model, no typing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SHORT_CHARS = 7  # as git has it
-_WHOLE_CHARS = 16  # a name that somebody chose, and no column needs it shorter
+SHORT_CHARS = 7  # as in git
+_WHOLE_CHARS = 16  # a name that somebody chose; no column needs it shorter
 
 
 def short_id(id: str, others: Iterable[str]) -> str:
-    """Return as much of an id as tells it from ``others``, of which it may be one; a short one is whole.
+    """Return the shortest prefix of an id that is unique among ``others``, which may include it; a short id is whole.
 
     At least 7 characters, and none of them a dash or a dot at the end. Case does not count.
     """
@@ -26,7 +26,7 @@ def short_id(id: str, others: Iterable[str]) -> str:
 
 
 def _same(a: str, b: str) -> int:
-    """How many characters two ids begin with alike; 0 for one and the same."""
+    """Return the length of the common prefix of two ids; 0 for equal ones."""
     if a == b:
         return 0
     return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

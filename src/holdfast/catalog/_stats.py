@@ -1,4 +1,4 @@
-"""Statistics over many sessions, added up from their tallies, and the course of one of them."""
+"""Statistics over many sessions, added up from their tallies, and the timeline of a single one."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from holdfast.model import Event, SessionMetadata
 UNTAGGED = "(none)"
 _SHARES_MAX = 50
 _GROUPS_MAX = 2_000
-_SUMS_SHAPE = 2  # changes with the members of ``Sums``: those of another shape are not read
+_SUMS_SHAPE = 2  # changes with the members of ``Sums``: other versions are not read
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What to count. Hours that are only partly within the time count as a whole."""
+    """The options of a count. Hours that are only partly within the time count as a whole."""
 
     since: int | None = None
     until: int | None = None
@@ -49,7 +49,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether only some sessions count, by what they are."""
+        """Whether only some sessions count, by their properties."""
         return bool(self.tags) or self.agent_id is not None or self.model is not None
 
 
@@ -63,7 +63,7 @@ class _Figures(msgspec.Struct, tag_field="shape", tag=SHAPE):
 
     @property
     def is_told(self) -> bool:
-        """Whether anybody told how many tokens were used."""
+        """Whether token counts were reported."""
         inherited = [] if self.inherited is None else [self.inherited]
         return any(hour.spent or hour.paid for hour in (*inherited, *self.hours.values()))
 
@@ -86,7 +86,7 @@ class Counter:
         self._groups: dict[tuple[str, tuple[str, ...]], Sum] = {}
 
     def merge(self, sums: Sums) -> bool:
-        """Count sessions that were added up before; False if only some of their hours are wanted, then none counts."""
+        """Add sums that were kept before; return False if only some of their hours are wanted, then none counts."""
         first, last = sums.first, sums.last
         if first is None or last is None or last < self._first or first > self._last:
             self._sums.unreadable += sums.unreadable
@@ -97,7 +97,7 @@ class Counter:
         return True
 
     def sums(self) -> Sums:
-        """All that was counted, to be merged later."""
+        """Return all sums, to be merged later."""
         self._spread()
         self._sums.shorten()
         return self._sums
@@ -114,13 +114,13 @@ class Counter:
             return
         figures = _decode(without_check(tally))
         hours = list(self._within(figures.hours))
-        # A session in which nothing was said yet counts at the time when it changed.
+        # A session without any message yet counts at the time of its last change.
         is_new = not figures.hours and wanted.model is None and self._first <= row.updated_at // HOUR_MS <= self._last
         if hours or is_new:
             self._add_session(row, tags, figures, hours)
 
     def add_opened(self, rows: Iterable[tuple[SessionMetadata, bytes]]) -> None:
-        """Count sessions that are closed to the index, which counts them as unreadable, and open to who asks."""
+        """Count sealed sessions that the caller can open; the index counted them as unreadable."""
         for row, tally in rows:
             if not self._wanted.tags and self._wanted.agent_id is None:
                 self._sums.count -= 1
@@ -135,7 +135,7 @@ class Counter:
             if model is None:
                 yield key, hour
             elif model in hour.spent or model in hour.paid:
-                # With the tokens of one model; messages and turns cannot be told apart.
+                # With the tokens of one model; messages and turns cannot be attributed to it.
                 spent, paid = ({model: found[model]} if model in found else {} for found in (hour.spent, hour.paid))
                 yield key, Hour(hour.messages, hour.asked, hour.turns, spent, paid, hour.tools)
 
@@ -175,14 +175,14 @@ class Counter:
         sums.reach([key for key, _ in hours] or [row.updated_at // HOUR_MS])
         sums.active_ms += figures.active_ms
         self._groups.setdefault((row.agent_id or UNTAGGED, tags), Sum()).add(whole)
-        # Most sessions share an agent and tags with others: one sum for all of them is added to the
-        # agent and to each tag later, which is many times as fast.
+        # Most sessions share an agent and tags with others: one sum for all of them is added to the agent and to each
+        # tag later, which is many times as fast.
         if len(self._groups) > _GROUPS_MAX:
             self._spread()
         self._rank(row, figures, whole)
 
     def _spread(self) -> None:
-        """Give what sessions of one agent and the same tags have to the agent and to each tag."""
+        """Add the sums of sessions of one agent and the same tags to the agent and to each tag."""
         sums = self._sums
         for (agent, tags), group in self._groups.items():
             sums.total.add(group)
@@ -239,7 +239,7 @@ class Counter:
 
 
 def _used(one: Sum) -> dict[str, Any]:
-    """What was used, as each of the figures that are handed out has it."""
+    """Return the usage members that all returned figures share."""
     spent, bill = one.spent, one.bill
     return {
         "tokens": spent.total,
@@ -275,7 +275,7 @@ def _tools(tools: dict[str, ToolHours]) -> list[ToolFigures]:
             median_ms=_quantile(use, 0.5),
             p95_ms=_quantile(use, 0.95),
             max_ms=use.max_ms if use.timed else None,
-            # Calls that all took as long as the longest have no other median.
+            # If all calls took as long as the longest, that is the median.
             is_exact=bool(use.timed) and use.total_ms == use.timed * use.max_ms,
         )
         for name, use in most_used
@@ -283,7 +283,7 @@ def _tools(tools: dict[str, ToolHours]) -> list[ToolFigures]:
 
 
 def _quantile(use: ToolHours, share: float) -> int | None:
-    """The bound below which that share of the calls is: never more than the longest."""
+    """Return the bound below which that share of the calls is, at most the longest."""
     if not use.timed:
         return None
     needed, seen = share * use.timed, 0
@@ -294,7 +294,7 @@ def _quantile(use: ToolHours, share: float) -> int | None:
     return use.max_ms
 
 
-# The statistics of an index, by the sums that it keeps of blocks of its rows.
+# The statistics of an index, from the sums that it keeps of blocks of its rows.
 def count_index(
     index: Index,
     wanted: Wanted,
@@ -304,9 +304,9 @@ def count_index(
     auto_tags: bool = True,
     opened: Iterable[tuple[SessionMetadata, bytes]] = (),
 ) -> Stats:
-    """The statistics of an index; without ``auto_tags`` as if there were none. Raises IndexDamaged.
+    """Return the statistics of an index; without ``auto_tags`` as if there were none. Raises IndexDamaged.
 
-    ``opened`` are sessions that are sealed, so that the index knows nothing of them, with their tallies.
+    ``opened`` are sealed sessions, of which the index knows nothing, with their tallies.
     """
     counter = Counter(wanted, prices, calendar)
     counter.add_opened(opened)
@@ -330,7 +330,7 @@ def count_index(
 
 
 def _summed(index: Index, blocks: Iterable[tuple[int, bytes]], counter: Counter, add: Callable[..., Counter]) -> Stats:
-    """By the sums that are kept; only blocks of which a part is wanted are looked at."""
+    """Count by the kept sums; only blocks that are partly wanted are read."""
     count = 0
     for block, data in blocks:
         sums = _decode_sums(data)
@@ -342,7 +342,7 @@ def _summed(index: Index, blocks: Iterable[tuple[int, bytes]], counter: Counter,
     return counter.stats()
 
 
-# The course of one session: turn after turn, how long each took, what it used, and the pauses.
+# The timeline of one session: its turns, the duration and usage of each, and the pauses.
 _PROMPT_CHARS = 120
 
 
@@ -350,19 +350,19 @@ class TurnFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One turn. Times are Unix milliseconds."""
 
     seq: int
-    """Of its first event."""
+    """The seq of its first event."""
     start: int = 0
     duration_ms: int = 0
     pause_ms: int = 0
-    """How long nothing happened before it."""
+    """The time without events before it."""
     prompt: str = ""
-    """How what the user said begins."""
+    """The beginning of the user's message."""
     messages: int = 0
     tokens: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = None
-    """None if nothing was used, or a price is not known."""
+    """None if nothing was used, or a price is unknown."""
     tools: dict[str, int] = {}
     """Calls by tool."""
     failures: int = 0
@@ -377,7 +377,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     active_ms: int = 0
     tokens: int = 0
     cost: float | None = None
-    """None if a price is not known."""
+    """None if a price is unknown."""
     unpriced_tokens: int = 0
     turns: list[TurnFigures] = []
 
@@ -392,7 +392,7 @@ class _Open(msgspec.Struct):
 
 
 def timeline_of(session_id: str, events: Iterable[Event], prices: Prices) -> Timeline:
-    """The course of a session: a turn begins where one was recorded or, where none is, with what the user says."""
+    """Return the timeline of a session: turns begin where recorded or, without those, with a user's message."""
     whole = Tally()
     turns: list[TurnFigures] = []
     current: _Open | None = None

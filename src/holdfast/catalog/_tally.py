@@ -1,7 +1,7 @@
-"""Tally: what analytics and automatic tags need to know of a session, as a resumable fold.
+"""Tally: the data of a session for analytics and automatic tags, as a resumable fold.
 
-The index keeps its bytes beside a session and feeds it only what is new in the log. The same events
-give the same bytes, in whatever pieces they come; its size is bounded, however long the session is.
+The index keeps its bytes beside a session and feeds it only the new events of the log. The same events
+give the same bytes, in whatever batches they come; its size is bounded, however long the session is.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from holdfast.replay import BYTES_PER_TOKEN, Calls, blocks_of, estimate_tokens, 
 
 SHAPE = 4  # changes with the members of a tally and with the vocabulary: bytes of another one do not load
 
-_PAUSE_MS = 300_000  # a longer silence is no work
+_PAUSE_MS = 300_000  # a longer silence does not count as work
 _FILES_MAX = 96
 _TERMS_MAX = 128
 _TERM_WORDS = 100
 _PATH_CHARS_MAX = 200
-# So much of a text is read for words: what it is about is said early.
+# So much of a text is read for words: its subject is mentioned early.
 _USER_CHARS, _ASSISTANT_CHARS, _CALL_BYTES, _RESULT_BYTES = 4000, 2000, 600, 300
 _PATH_MEMBERS = frozenset(
     """
@@ -93,7 +93,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class Words(NamedTuple):
-    """What the user says, and what the assistant and its tools do."""
+    """The words of the user, and those of the assistant and its tools."""
 
     asked: Hearing
     told: Hearing
@@ -104,31 +104,31 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
 
     first: int = 0
     last: int = 0
-    """The latest time that any event has."""
+    """The latest time of any event."""
     active_ms: int = 0
-    """Time in which something happened every few minutes."""
+    """Time with an event every few minutes."""
     latest: int = 0
     """The time of the newest event."""
     agent: str | None = None
     model: str | None = None
-    """The model that was named last."""
+    """The last model that was named."""
     coarse_until: int = 0
     """Hours before this one were added up into days or more."""
     hours: dict[int, Hour] = {}
     """What happened in this session itself."""
     inherited: Hour | None = None
-    """What was taken over from others by forking and merging: it counts where it happened."""
+    """What came from others by forking and merging: it counts where it happened."""
     copying: str = ""
-    """The run under which a merge is bringing in copies of another session's events."""
+    """The run under which a merge is copying another session's events."""
     calls: Calls = msgspec.field(default_factory=Calls)
-    """Calls of which something may still come: a half, or the result."""
+    """Calls that are incomplete: their second half or result may still come."""
     files: dict[str, int] = {}
     asked: dict[str, int] = {}
-    """Words of the vocabulary that the user said, and how often."""
+    """Words of the vocabulary that the user used, with their counts."""
     told: dict[str, int] = {}
     """The same for the assistant and its tools."""
     terms: dict[str, int] = {}
-    """Other words of the user that came up most."""
+    """Other words that the user used most."""
 
     def feed(self, events: Iterable[Event]) -> Tally:
         """Count the next events of the log, in their order. Never raises about their content."""
@@ -147,26 +147,26 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
                 try:
                     reduce(self, event, words)
                 except (ValueError, RecursionError):
-                    continue  # malformed: it stays in the log, and counts for nothing
+                    continue  # malformed: it stays in the log, but does not count
         words.asked.count()
         words.told.count()
         return self
 
     def to_bytes(self) -> bytes:
-        # Words are counted in lots: their order would tell in which pieces the events came.
+        # Sorted: words are counted in batches, and their order would depend on how the events were batched.
         self.asked, self.told = dict(sorted(self.asked.items())), dict(sorted(self.told.items()))
         return with_check(_encode(self))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Tally:
-        """The tally of these bytes. Raises InvalidData if they are none, or of another version."""
+        """Return the tally in these bytes. Raises InvalidData if they are invalid, or of another version."""
         try:
             return _decode(without_check(data))
         except (ValueError, RecursionError) as error:
             raise InvalidData(f"not a tally: {error}") from error
 
     def spent(self) -> dict[str, Spent]:
-        """What all requests used, by model; ``""`` where no model was named."""
+        """Return the usage of all requests, by model; ``""`` if no model was named."""
         found: dict[str, Spent] = {}
         for hour in self.all_hours():
             add_all(found, hour.spent, Spent)
@@ -181,30 +181,30 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
 
     @property
     def messages(self) -> int:
-        """Messages in all, as the session's state counts them."""
+        """Return the number of messages, as the session's state counts them."""
         return sum(hour.messages for hour in self.all_hours())
 
     @property
     def turns(self) -> int:
-        """Turns in all: those that were recorded, else what the user said."""
+        """Return the number of turns: the recorded ones, else the user's messages."""
         turns = sum(hour.turns for hour in self.all_hours())
         return turns or sum(hour.asked for hour in self.all_hours())
 
     @property
     def estimate(self) -> int:
-        """About how many tokens the whole conversation has, where nobody told what was used."""
+        """The estimated tokens of the whole conversation, if none were reported."""
         hours = self.all_hours()
         if any(hour.spent or hour.paid for hour in hours):
             return 0
         return sum(hour.estimated for hour in hours)
 
     def all_hours(self) -> list[Hour]:
-        """The figures of the whole conversation, with those that were taken over."""
+        """Return the figures of the whole conversation, including inherited ones."""
         own = list(self.hours.values())
         return own if self.inherited is None else [self.inherited, *own]
 
     def take_over(self) -> None:
-        """All that was counted so far is another session's."""
+        """Mark everything counted so far as another session's."""
         inherited = self._taken_over()
         for hour in self.hours.values():
             inherited.add(hour)
@@ -216,8 +216,8 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
         return self.inherited
 
     def hour_at(self, event: Event) -> Hour:
-        """The figures of an event's hour; one without a time counts where the log has come to."""
-        # One of another session that a merge brought in.
+        """Return the figures of an event's hour; one without a time counts in the current hour of the log."""
+        # One of another session that a merge copied.
         if self.copying and (event.run == self.copying or (event.run or "").startswith(f"{self.copying}.")):
             return self._taken_over()
         key = (event.timestamp if event.timestamp > 0 else self.latest) // HOUR_MS
@@ -239,7 +239,7 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
         return use
 
     def spend(self, event: Event, usage: Any, model: Any, metadata: Any) -> None:
-        """Count what a message used; foreign logs have that among its metadata."""
+        """Count the usage of a message; foreign logs have it among the metadata."""
         if usage is None and isinstance(metadata, dict):
             usage, model = metadata.get("usage"), model or metadata.get("model")
         if isinstance(model, str) and model:
@@ -257,7 +257,7 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
                 by_model[place] = spent
 
     def _settle(self, model: str) -> None:
-        """Count what a model used so far as paid: its cost is named in one sum. ``""`` is all."""
+        """Mark the usage of a model so far as paid: its cost is in one sum. ``""`` is all."""
         for hour in self.all_hours():
             for name in [name for name in hour.spent if model in ("", name)]:
                 hour.paid.setdefault(room_for(hour.paid, name), Spent()).add(hour.spent.pop(name))
@@ -312,7 +312,7 @@ def _assistant(tally: Tally, event: Event, words: Words) -> None:
 
 
 def _length(told: Any, content: Any) -> int:
-    """How many tokens a message has: as it says itself, else by the length of its texts."""
+    """Return the tokens of a message: as recorded, else by the length of its texts."""
     known = told_tokens(told)
     if known is not None:
         return known
@@ -350,7 +350,7 @@ _Use = tuple[str, str, bytes, int | None]  # the id, the tool, its parameters, a
 
 
 def _take(tally: Tally, event: Event, words: Words, said: _Use, *, begun: bool = False, amends: bool = False) -> None:
-    """Count a call, unless it is one that is known already, and what is new in it."""
+    """Count a call, unless it is known already, and what is new in it."""
     id, tool, params, size = said
     name = tool[:NAME_CHARS_MAX]
     half = (event.run, id, name, mark_of(name, params), event.timestamp)
@@ -367,7 +367,7 @@ def _take(tally: Tally, event: Event, words: Words, said: _Use, *, begun: bool =
 
 
 def _paths(params: bytes, text: str) -> Iterable[str]:
-    """The files that a call names: in the members that are for that, else anywhere."""
+    """Return the files that a call names: in the usual members, else anywhere."""
     if len(params) <= _CALL_BYTES:
         given = _decode_any(params)
         if isinstance(given, dict):
@@ -385,7 +385,7 @@ def _paths(params: bytes, text: str) -> Iterable[str]:
 
 
 def _plain(data: bytes) -> str:
-    """Text out of a piece of JSON: good enough to find words in it."""
+    """Return the text in a piece of JSON, precise enough to find words in it."""
     if b"\\" in data:
         data = _ESCAPES.sub(b" ", data)
     return data.decode(errors="ignore")
@@ -449,7 +449,7 @@ _REDUCERS: dict[str, Callable[[Tally, Event, Words], object]] = {
     "tool_result": _tool_result,
     "permission": _permission,
     "turn_start": _turn_start,
-    # Calls that a turn leaves open wait for someone: that is not how long the tool takes.
+    # Calls that a turn leaves open wait for an answer: that is not the duration of the tool.
     "turn_end": lambda tally, event, _: tally.calls.stop_clocks(event.run),
     "interrupted": lambda tally, *_: tally.calls.stop_clocks(all_runs=True),
     "forked": _forked,

@@ -1,7 +1,7 @@
-"""Automatic tags: what a session is about, by its words, its tools and its files.
+"""Automatic tags: the subject of a session, by its words, its tools and its files.
 
-The method is the same for everyone and has no chance in it; docs/explanation/automatic-tags.md
-tells it in full, and every tag can say why it was given.
+The method is the same for everyone and deterministic; docs/explanation/automatic-tags.md
+describes it completely, and every tag comes with its reason.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from holdfast.catalog._tally import Tally
 
 TAGS_MAX = 3
-_ASKED_WEIGHT = 1.5  # what the user says counts for more than what is answered
+_ASKED_WEIGHT = 1.5  # the user's words count for more than the answers
 _TOOL_WEIGHT, _FILE_WEIGHT = 2.0, 1.0
 _SCORE_MIN = 2.0
-_SHARE_MIN = 0.4  # of the first tag's score: what is far behind is a side matter
+_SHARE_MIN = 0.4  # of the first tag's score: what is far behind is a side issue
 _TERM_COUNT_MIN = 3
 _WHY_PARTS_MAX = 4
 # Tools that every agent has and uses for everything.
@@ -34,7 +34,7 @@ _GENERIC_TOOLS = frozenset({"bash", "shell", "terminal", "grep", "glob", "find",
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """A tag, what it was given for, and how strongly."""
+    """A tag, its reason, and its strength."""
 
     tag: str
     why: str
@@ -42,12 +42,12 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 def auto_tags(tally: Tally) -> tuple[str, ...]:
-    """The automatic tags of a session, the strongest first."""
+    """Return the automatic tags of a session, the strongest first."""
     return tuple(topic.tag for topic in topics(tally))
 
 
 def topics(tally: Tally, n: int = TAGS_MAX) -> list[Topic]:
-    """What a session is about, the strongest first; if nothing is known, the words that the user said most."""
+    """Return the topics of a session, the strongest first; if none is known, the user's most frequent words."""
     reasons: dict[str, list[tuple[float, str]]] = {}
     for topic, weight, words in _reasons(tally):
         reasons.setdefault(topic, []).append((-weight, words))
@@ -64,7 +64,7 @@ def topics(tally: Tally, n: int = TAGS_MAX) -> list[Topic]:
 
 
 def _reasons(tally: Tally) -> Iterator[tuple[str, float, str]]:
-    """What speaks for a topic, how strongly, and in which words that is told."""
+    """Yield the evidence for topics: the topic, its weight, and the words to report."""
     for word in {**tally.asked, **tally.told}:
         asked, told = tally.asked.get(word, 0), tally.told.get(word, 0)
         times = _ASKED_WEIGHT * log2(1 + asked) + log2(1 + told)
@@ -81,9 +81,9 @@ def _reasons(tally: Tally) -> Iterator[tuple[str, float, str]]:
 
 
 # What the name of a file says about the work: its kind, its place, its language.
-Mark = tuple[str, str, float]  # a topic, the pattern of names that speaks for it, and how strongly
+Mark = tuple[str, str, float]  # a topic, the pattern of names that indicates it, and its weight
 
-# Expressions are compiled where a hint is met: a command that looks at one session meets few.
+# Expressions are compiled when a hint matches: a command about one session meets few.
 _PATHS: list[tuple[str, list[str], Mark]] = [
     (expression, hints.split(), (topic, shown, float(weight)))
     for line in data_lines("paths.txt")
@@ -97,7 +97,7 @@ _ENDINGS_SAY: dict[str, list[tuple[str, float]]] = {
 
 @lru_cache(maxsize=1024)
 def marks_of(path: str) -> tuple[Mark, ...]:
-    """What the path of a file speaks for."""
+    """Return the topics that the path of a file indicates."""
     path = path.replace("\\", "/")
     low = path.lower()
     found = [
@@ -110,18 +110,16 @@ def marks_of(path: str) -> tuple[Mark, ...]:
     return tuple(found)
 
 
-# Words of a text, counted quickly: those that the vocabulary knows, and those that stand out.
-#
+# Words of a text, counted quickly: those of the vocabulary, and those that stand out.
 # Only the beginning of a text is read, so that the cost of an event is bounded.
-#
-# Words that tell what a session is about: each known word with the topics that it speaks for.
+# Words that indicate the subject of a session: each known word with its topics.
 _DECISIVE, _STRONG, _USUAL, _WEAK = 6.0, 3.0, 1.5, 0.5
 _ENDINGS = ("", "s", "es", "d", "ed", "ing", "er", "ers")
 _DROPPED_E = ("ing", "ed", "er", "ers", "ation", "able")
 
 
 def _forms(entry: str) -> Iterator[tuple[str, float]]:
-    """The words that an entry of the vocabulary stands for, and how much each says."""
+    """Yield the words of an entry of the vocabulary, each with its weight."""
     word = entry.rstrip("!?")
     weight = {"": _USUAL, "?": _WEAK, "!": _STRONG, "!!": _DECISIVE}[entry[len(word) :]]
     stem = word.removesuffix("*")
@@ -139,19 +137,19 @@ def _forms(entry: str) -> Iterator[tuple[str, float]]:
 
 
 _TOPIC_WORDS, _CJK_WORDS = read_topics("topics.txt"), read_topics("topics-cjk.txt")
-KNOWN: dict[str, dict[str, float]] = {}  # by word: the topics that it speaks for, and how strongly
+KNOWN: dict[str, dict[str, float]] = {}  # by word: its topics, and their weights
 for _topic, _entries in (*_TOPIC_WORDS.items(), *_CJK_WORDS.items()):
     for _form, _weight in chain.from_iterable(map(_forms, _entries)):
         _topics = KNOWN.setdefault(_form, {})
         _topics[_topic] = max(_weight, _topics.get(_topic, 0.0))
 
 CJK: frozenset[str] = frozenset(entry.rstrip("!") for entries in _CJK_WORDS.values() for entry in entries)
-"""The words that are looked for inside a text."""
+"""The words that are searched inside a text."""
 
 TERM_CHARS_MIN, TERM_CHARS_MAX = 4, 24
 _CJK_TERM_CHARS_MAX = 6
 
-# One pass over an ASCII text: small letters, and a space for whatever is neither letter nor digit.
+# One pass over an ASCII text: small letters, and a space for anything that is neither letter nor digit.
 _FOLD = {
     code: " " if not chr(code).isalnum() else chr(code).lower()
     for code in map(ord, string.printable)
@@ -185,7 +183,7 @@ def words_of(text: str) -> list[str]:
 
 
 class Hearing:
-    """Texts whose known words are counted together, which is quicker than one by one."""
+    """Texts whose known words are counted together, which is faster than one by one."""
 
     def __init__(self, counts: dict[str, int]) -> None:
         self._counts = counts
@@ -215,19 +213,19 @@ class Hearing:
 
 
 def count_terms(counts: dict[str, int], words: Iterable[str]) -> None:
-    """Count the words that the vocabulary does not know and that may say what this is about."""
+    """Count the words that are not in the vocabulary and may indicate the subject."""
     for word in filterfalse(_is_skipped, words):
         if (
             TERM_CHARS_MIN <= len(word) <= TERM_CHARS_MAX
             and word.isalpha()
-            # Without spaces a run of letters is half a sentence, and no word.
+            # Without spaces a run of letters is half a sentence, and not a word.
             and (word.isascii() or len(word) <= _CJK_TERM_CHARS_MAX or not _is_cjk(word))
         ):
             counts[word] = counts.get(word, 0) + 1
 
 
 def keep_heaviest(counts: dict[str, int], most: int) -> dict[str, int]:
-    """The counts, cut to half of ``most`` if there are more: the heaviest, of equals the first."""
+    """Return the counts, cut to half of ``most`` if there are more: the largest, of equals the first."""
     if len(counts) <= most:
         return counts
     return dict(sorted(counts.items(), key=lambda item: -item[1])[: most // 2])

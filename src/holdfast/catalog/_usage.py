@@ -1,6 +1,6 @@
-"""What was used in each hour of a session, by model and tool, and what it cost.
+"""The usage in each hour of a session, by model and tool, and its cost.
 
-Hours are counted in UTC since 1970; whoever shows them chooses the time zone. However long a
+Hours are counted in UTC since 1970; the display chooses the time zone. However long a
 session lasts, it keeps a bounded number of figures: the oldest hours are then added up into days,
 later into months and years.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.model import SessionMetadata
 
 HOUR_MS = 3_600_000
-OTHERS = "(others)"  # stands for the models or tools of a session that has more of them than are kept apart
+OTHERS = "(others)"  # stands for the models or tools of a session beyond the number that is kept apart
 LATENCY_BOUNDS_MS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 60_000, 300_000, 900_000)
 """A call that took less than the n-th bound, and no less than the one before, is in bucket n."""
 
@@ -34,15 +34,15 @@ NAME_CHARS_MAX = 120
 _HOUR_LAST = 253_402_300_799 // 3600  # the end of the year 9999
 _CELLS_MAX = 1024
 _CELLS_AIM = 512
-_HOURS_FINE = 96  # so many of the newest stay hours
+_HOURS_FINE = 96  # so many of the newest hours are kept as hours
 _NAMES_MAX = 48
 _FIGURE_MAX = 10**12  # of one report, so that a session's sum always fits 64 bits
-# Under these names a provider counts what it read from its cache on top of the input.
+# Under these names a provider counts what it read from its cache in addition to the input.
 _BESIDE_INPUT = frozenset({"cache_read_input_tokens", "cache_creation_input_tokens"})
 
 
 class Spent(msgspec.Struct, array_like=True, gc=False):
-    """What requests to one model used; ``fresh`` is the input that no cache had."""
+    """The usage of requests to one model; ``fresh`` is the input that no cache had."""
 
     input: int = 0
     output: int = 0
@@ -51,7 +51,7 @@ class Spent(msgspec.Struct, array_like=True, gc=False):
     cache_write: int = 0
     fresh: int = 0
     requests: int = 0
-    cost: float = 0.0  # what the log itself says that they cost
+    cost: float = 0.0  # the cost in the log itself
 
     def add(self, other: Spent) -> None:
         self.input += other.input
@@ -65,12 +65,12 @@ class Spent(msgspec.Struct, array_like=True, gc=False):
 
 
 def told_tokens(count: Any) -> int | None:
-    """How many tokens a message itself says that it has; None if it does not."""
+    """Return the token count recorded in a message; None if there is none."""
     return min(count, _FIGURE_MAX) if type(count) is int and count >= 0 else None
 
 
 class ToolHours(msgspec.Struct, array_like=True):
-    """What one tool did: calls, ends, failures, and how long those took whose time is known."""
+    """The use of one tool: calls, ends, failures, and the known durations."""
 
     calls: int = 0
     finished: int = 0
@@ -92,7 +92,7 @@ class ToolHours(msgspec.Struct, array_like=True):
             self.buckets = [a + b for a, b in zip(mine, other.buckets, strict=True)]
 
     def finish(self, took_ms: int | None, *, failed: bool) -> None:
-        """Count the end of a call; None for one of which nobody knows how long it took."""
+        """Count the end of a call; None if its duration is unknown."""
         self.finished += 1
         self.failures += failed
         if took_ms is None:
@@ -106,7 +106,7 @@ class ToolHours(msgspec.Struct, array_like=True):
 
 
 class Hour(msgspec.Struct, array_like=True):
-    """The figures of one hour. ``paid`` are the requests of which the log names the cost."""
+    """The figures of one hour. ``paid`` are the requests whose cost is in the log."""
 
     messages: int = 0
     asked: int = 0  # messages of the user among them
@@ -114,7 +114,7 @@ class Hour(msgspec.Struct, array_like=True):
     spent: dict[str, Spent] = {}
     paid: dict[str, Spent] = {}
     tools: dict[str, ToolHours] = {}
-    estimated: int = 0  # about how many tokens its messages have; counts where nobody told what was used
+    estimated: int = 0  # estimated tokens of its messages; counts if none were reported
 
     def add(self, other: Hour) -> None:
         self.messages += other.messages
@@ -130,12 +130,12 @@ class Hour(msgspec.Struct, array_like=True):
 
 
 def hour_of(hour: int) -> int:
-    """The hour, in UTC; a log may claim any time, so it ends where calendars do."""
+    """Return the hour, in UTC; a log may claim any time, so it ends where calendars do."""
     return min(max(hour, 0), _HOUR_LAST)
 
 
 def add_all(mine: dict[str, Any], others: Mapping[str, Any], new: Callable[[], Any], *, bounded: bool = False) -> None:
-    """Count others' figures in, each under its name or, if they are bounded, where there is room for it."""
+    """Add other figures, each under its name or, if they are bounded, where there is room for it."""
     for name, other in others.items():
         key = room_for(mine, name) if bounded else name
         one = mine.get(key)
@@ -145,12 +145,12 @@ def add_all(mine: dict[str, Any], others: Mapping[str, Any], new: Callable[[], A
 
 
 def room_for(known: dict[str, Any], name: str) -> str:
-    """The name under which figures are kept: its own while there is room, else that of others."""
+    """Return the name under which figures are kept: its own while there is room, else that of others."""
     return name if name in known or len(known) < _NAMES_MAX else OTHERS
 
 
 def weigh(figures: dict[str, Any], model: Any) -> tuple[str, Spent, bool]:
-    """A report of a provider, read as the state reads it: the model, what was used, whether its cost is named."""
+    """Return a provider's report, read as the state reads it: the model, the usage, whether its cost is named."""
     found: dict[str, Tokens] = {}
     add_usage(found, figures, model)
     name, tokens = next(iter(found.items()))
@@ -164,7 +164,7 @@ def weigh(figures: dict[str, Any], model: Any) -> tuple[str, Spent, bool]:
 
 
 def coarsen(hours: dict[int, Hour], coarse_until: int) -> tuple[dict[int, Hour], int]:
-    """The hours, the oldest of them added up if they are too many; and up to which that is so."""
+    """Return the hours, the oldest of them added up if they are too many; and up to which that is so."""
     if len(hours) < _HOURS_FINE or sum(hour.cells() for hour in hours.values()) <= _CELLS_MAX:
         return hours, coarse_until
     oldest_fine = sorted(hours)[-_HOURS_FINE // 2]
@@ -179,8 +179,7 @@ def coarsen(hours: dict[int, Hour], coarse_until: int) -> tuple[dict[int, Hour],
     return hours, max(coarse_until, oldest_fine)
 
 
-# The middle of a day, a month, a year, and of all time. Noon, so that it stays the same day nearly
-# everywhere on earth.
+# The middle of a day, a month, a year, and of all time. Noon, so that it stays the same day nearly everywhere on earth.
 _MIDDLES: tuple[dict[str, Any] | None, ...] = ({}, {"day": 15}, {"day": 1, "month": 7}, None)
 
 
@@ -196,13 +195,13 @@ _PRINTED_UNTIL_S = 2_524_608_000  # the year 2050
 
 
 class Moment(NamedTuple):
-    """An hour as people of a time zone call it."""
+    """An hour in a time zone."""
 
     date: dt.date
     hour: int
 
     def period(self, by: str) -> str:
-        """The first day of the day, week or month that this is in."""
+        """Return the first day of the day, week or month that this is in."""
         day = self.date
         if by == "week" and day.toordinal() > day.weekday():
             day -= dt.timedelta(days=day.weekday())
@@ -210,14 +209,14 @@ class Moment(NamedTuple):
 
 
 class Calendar:
-    """The days of a time zone; that of this machine if none is named."""
+    """The days of a time zone; that of this machine by default."""
 
     def __init__(self, tz: str | dt.tzinfo | None = None) -> None:
         self._tz = _zone(tz)
         self.name = str(self._tz or dt.datetime.now().astimezone().tzname() or "local")
 
     def moment(self, hour: int) -> Moment:
-        """An hour since 1970, in UTC, as it is called here."""
+        """Return an hour since 1970, in UTC, in this zone."""
         try:
             found = dt.datetime.fromtimestamp(hour * 3600, dt.UTC).astimezone(self._tz)
         except (OverflowError, ValueError, OSError):  # at the ends of the calendar
@@ -226,11 +225,11 @@ class Calendar:
 
     @property
     def print(self) -> str:
-        """What tells its days from others: how far it is from UTC, week after week, since local zones have no name."""
+        """The fingerprint of its days: its offset from UTC, week after week, since local zones have no name."""
         return _print(self._tz, dt.datetime.now().astimezone().tzname())
 
     def fill(self, starts: list[str], by: str) -> list[str]:
-        """The periods from the first to the last, none left out while there are not too many."""
+        """Return the periods from the first to the last, none left out while there are not too many."""
         if not starts:
             return []
         first, last = dt.date.fromisoformat(min(starts)), dt.date.fromisoformat(max(starts))
@@ -248,7 +247,7 @@ class Calendar:
 
 @lru_cache(8)
 def _print(zone: dt.tzinfo | None, _now: str | None) -> str:
-    """``_now`` tells the zones of this machine apart, if it is set to another one meanwhile."""
+    """Compute the fingerprint; ``_now`` keeps local zones apart if the machine is set to another one meanwhile."""
     weeks = range(0, _PRINTED_UNTIL_S, 7 * 86_400)
     times = (dt.datetime.fromtimestamp(second, dt.UTC).astimezone(zone) for second in weeks)
     return f"{crc32(repr([time.utcoffset() for time in times]).encode()):08x}"
@@ -270,19 +269,18 @@ def _zone(tz: str | dt.tzinfo | None) -> dt.tzinfo | None:
         raise UsageError(f"there is no time zone {tz[:60]!a}", remedy=remedy) from error
 
 
-# What requests cost: a table of prices that users can change, and sums that never guess.
-#
+# The cost of requests: a table of prices that users can change, and sums that never guess.
 # A model without a price is unknown: its cost is None and its tokens are counted as unpriced, never as free.
 _MILLION = 1_000_000
 _REMEMBERED_MAX = 10_000
 _MEMBERS = ("input", "output", "cache_read", "cache_write")
-# What providers put around the name of a model: who serves it before it, its date after it.
+# What providers add to the name of a model: their own name before it, its date after it.
 _BEFORE = r"(?:.*[/:.])?"
 _AFTER = r"(?:[-@](?:\d{8}|\d{4}-\d\d-\d\d|latest|\d{3}))?(?:-v\d+(?::\d+)?)?(?::free)?"
 
 
 class Price(msgspec.Struct, frozen=True):
-    """US dollars for a million tokens. Without prices of their own, cached tokens cost as input."""
+    """US dollars for a million tokens. Cached tokens without prices of their own cost as input."""
 
     input: float
     output: float
@@ -310,7 +308,7 @@ class Bill(msgspec.Struct, array_like=True):
 
     @property
     def so_far(self) -> float | None:
-        """The part of the cost that is known; None if nothing is."""
+        """The known part of the cost; None if nothing is."""
         return self.cost if self.known else None
 
     @property
@@ -320,7 +318,7 @@ class Bill(msgspec.Struct, array_like=True):
 
 
 class Prices:
-    """Prices by model. The user's own come first, then those that come with this version."""
+    """Prices by model. The user's own take precedence over those of this version."""
 
     def __init__(self, own: Mapping[str, Price] | None = None) -> None:
         self._own = dict(own or {})
@@ -328,7 +326,7 @@ class Prices:
 
     @cached_property
     def mark(self) -> str:
-        """What tells this table from another one."""
+        """The mark of this table, which distinguishes it from another one."""
         return price_mark(self._own)
 
     @cached_property
@@ -341,7 +339,7 @@ class Prices:
         ]
 
     def of(self, model: str) -> Price | None:
-        """The price of a model; None if nobody said one."""
+        """Return the price of a model; None if there is none."""
         if model not in self._found:
             if len(self._found) >= _REMEMBERED_MAX:
                 self._found.clear()
@@ -351,8 +349,8 @@ class Prices:
 
 
 def _is_of(known: str, model: str) -> bool:
-    """Whether a model has the name of a price, with what providers put around it."""
-    # Most names are passed without an expression: to compile all of them takes longer than a command.
+    """Return whether a model has the name of a price, with the additions of providers."""
+    # Most names are skipped without an expression: compiling all of them takes longer than a command.
     if not all(part in model for part in known.split("*")):
         return False
     return bool(re.fullmatch(_BEFORE + re.escape(known).replace(r"\*", ".*") + _AFTER, model, re.DOTALL))
@@ -374,7 +372,7 @@ def bill_of(hour: Hour, prices: Prices) -> Bill:
 
 
 def price_spent(prices: Prices, model: str, spent: Spent) -> Bill:
-    """What requests to a model cost of which the log names no cost."""
+    """Return the cost of requests to a model whose cost is not in the log."""
     price = prices.of(model)
     if price is None or (spent.total and not spent.input and not spent.output):
         return Bill(0.0, spent.total)
@@ -382,7 +380,7 @@ def price_spent(prices: Prices, model: str, spent: Spent) -> Bill:
 
 
 def cost_of(tally: Tally, prices: Prices) -> float | None:
-    """What a session cost in US dollars, as the log says, else by prices; None if nothing or a model has no price."""
+    """Return the cost of a session in US dollars, from the log or by prices; None if part of it is unknown."""
     return whole_bill(tally, prices).total
 
 
@@ -394,18 +392,18 @@ def whole_bill(tally: Tally, prices: Prices) -> Bill:
 
 
 def repriced(meta: SessionMetadata, tally: bytes, prices: Prices | None) -> SessionMetadata:
-    """A session with its cost by these prices, computed from the bytes of its tally."""
+    """Return a session with its cost by these prices, computed from the bytes of its tally."""
     from holdfast.catalog._tally import Tally
 
     try:
         cost = cost_of(Tally.from_bytes(tally), prices or Prices())
     except InvalidData:
-        return meta  # of another version: it is read anew when its log goes on
+        return meta  # of another version: it is read anew when its log grows
     return meta if cost == meta.cost else msgspec.structs.replace(meta, cost=cost)
 
 
 def read_prices(document: Mapping[str, Any]) -> dict[str, Price]:
-    """The prices in a table, dollars per million tokens by model or pattern with ``*``. Raises UsageError."""
+    """Return the prices in a table, dollars per million tokens by model or pattern with ``*``. Raises UsageError."""
     return {str(name).lower(): _read_price(str(name), table) for name, table in document.items()}
 
 

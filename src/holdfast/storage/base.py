@@ -229,7 +229,7 @@ class Lease(ABC):
 
     @abstractmethod
     def acquire(self, owner: str, ttl_ms: int) -> int:
-        """Take the lease; its epoch is higher than every earlier one. Raises Locked, with what is known of a holder.
+        """Take the lease and return its epoch, higher than every earlier one. Raises Locked, naming a known holder.
 
         Called inside the ``try`` whose end releases it: an interrupt may come just after it was taken.
         """

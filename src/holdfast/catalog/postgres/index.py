@@ -1,7 +1,7 @@
 """The index in the database of a PostgreSQL store, and its tables: one for all machines.
 
-Whoever asks brings it up to date, and what one machine has read no other has to read. Two that
-write the same session at once find it by the row's version, as two processes with one file do.
+Every query brings it up to date, and what one machine has read no other has to read. Two that
+write the same session at once notice by the row's version, like two processes with one file.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _TALLIES = (
 )
 _LISTED = "s.id, s.data, s.crc, s.trace, s.trace_crc, s.updated, s.priced"
 
-# Tables or columns that are not there, or that cannot be read.
+# Tables or columns that are missing, or that cannot be read.
 _DAMAGED = ("42P01", "42703", "42804", "42883", "XX")
-# What we may not do or have no room for: no right, a server that only reads, a full disk.
+# Errors of a missing right or of missing space: no privilege, a read-only server, a full disk.
 _REFUSED = ("42501", "25006", "53100", "53200", "53400", "54", "0A")
 _GRANT = "grant the role CREATE on the schema, or let it own the tables catalog_*"
 _NO_TRIGRAMS = (
@@ -52,7 +52,7 @@ _NO_TRIGRAMS = (
 
 
 class _Failed(NamedTuple):
-    """What a statement ended with, carried past those who would make it a store's error."""
+    """The error of a statement, carried past the code that would turn it into a store's error."""
 
     error: Exception
     cause: BaseException | None
@@ -62,7 +62,7 @@ class PostgresIndex(Index):
     """Rows in the tables of ``schema.py``. The connection stays the store's."""
 
     def __init__(self, link: ServerLink) -> None:
-        """Make the tables, if need be. Raises IndexRefused where that may not be."""
+        """Create the tables, if need be. Raises IndexRefused if that is not permitted."""
         self._link = link
         self._generation: UUID | None = None
         self._words: set[str] = set()
@@ -74,7 +74,7 @@ class PostgresIndex(Index):
         self.note = None if has_trigrams else _NO_TRIGRAMS
 
     def mark(self) -> str:
-        """The mark that was set, by whichever machine."""
+        """The mark that was set, by any machine."""
         state = self._state()
         if state["generation"] != self._generation:
             self._words.clear()
@@ -82,7 +82,7 @@ class PostgresIndex(Index):
         return str(state["mark"])
 
     def check_unmoved(self) -> None:
-        """By the generation, which is another one after everything was forgotten."""
+        """By the generation, which changes when everything was removed."""
         if self._state()["generation"] != self._generation:
             raise IndexMoved("others make the catalogue anew")
 
@@ -112,14 +112,14 @@ class PostgresIndex(Index):
         return {row["id"]: row["folder"] for row in self._fetch("SELECT id, folder FROM catalog_sessions")}
 
     def write(self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None) -> list[str]:
-        """One transaction; the words are made ready before it."""
+        """One transaction; the words are prepared before it."""
         known = [update.row.meta.session_id for update in updates if update.version]
         changes = make_ready(updates, self._by_id("listener, said", "folds", known), self.price_mark)
         unknown = {word for change in changes for word in change.words} - self._words
 
         async def work(connection: Connection) -> list[str]:
             async with connection.transaction():
-                # Whoever forgets everything waits for us, or we for them; marks do not stand in the way.
+                # A process that clears the index waits for us, or we for it; marks do not block it.
                 state = await connection.fetchrow("SELECT generation FROM catalog_state FOR KEY SHARE")
                 if state is None:
                     raise IndexDamaged("the state of the index")
@@ -127,7 +127,7 @@ class PostgresIndex(Index):
                     raise IndexMoved("others make the catalogue anew")
                 conflicts = await put(connection, changes, unknown) if changes else []
                 if gone:
-                    # Only what nobody brought back, and another machine read, since it was looked for.
+                    # Only those that another machine has not restored and read since.
                     back = await connection.fetch(_THERE, [PREFIX + id for id in gone])
                     await remove(connection, {*gone} - {row["key"].removeprefix(PREFIX) for row in back})
                 if mark is not None and not conflicts:
@@ -140,7 +140,7 @@ class PostgresIndex(Index):
         return conflicts
 
     def page(self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST) -> Page:
-        """By the best table index; in several steps where only a look at processes can tell."""
+        """By the best table index; in several steps where processes have to be checked."""
         if limit is None:
             found = [meta for _, meta in self._matching(wanted, after, _ROWS_AT_ONCE, order)]
             return make_page(found, None, order)
@@ -151,7 +151,7 @@ class PostgresIndex(Index):
             if len(placed) > limit:
                 break
         page = make_page([meta for _, meta in placed], limit, order)
-        # Where a session stands by its cost is what another machine may have computed.
+        # Another machine may have computed the place by cost.
         page.end = placed[len(page) - 1][0] if page else None
         return page
 
@@ -186,7 +186,7 @@ class PostgresIndex(Index):
             last = rows[-1]["id"]
 
     def audited(self) -> int:
-        """When the last audit was noted, by whichever machine."""
+        """When the last audit was noted, by any machine."""
         return int(self._state()["audited"])
 
     def note_audit(self, time_ms: int) -> None:
@@ -198,7 +198,7 @@ class PostgresIndex(Index):
         return audit_tables(self._fetch, hear)
 
     def clear(self) -> None:
-        """Empty all tables; if that does not work, make them again."""
+        """Empty all tables; if that fails, create them again."""
         try:
             self._run(empty_tables)
         except IndexDamaged:
@@ -218,7 +218,7 @@ class PostgresIndex(Index):
     def _matching(
         self, wanted: Filter, after: Place | None, rows: int, order: Order
     ) -> Iterator[tuple[Place, SessionMetadata]]:
-        """The sessions that fit and their places, read in steps of so many rows."""
+        """Yield the matching sessions and their places, read in steps of so many rows."""
         columns = f"{_LISTED}, s.{order.name} AS place"
         while True:
             statement = PostgresStatement()
@@ -249,7 +249,7 @@ class PostgresIndex(Index):
         return {id: read_row(*row) for id, row in self._by_id("data, crc", "sessions", ids).items()}
 
     def _repriced(self, meta: SessionMetadata, tally: bytes) -> SessionMetadata:
-        """The row with the cost by the prices here: those of another machine may differ."""
+        """Return the row with the cost by the prices here: those of another machine may differ."""
         from holdfast.catalog._usage import repriced
 
         return repriced(meta, tally, self.prices) if tally else meta
@@ -269,7 +269,10 @@ class PostgresIndex(Index):
         return self._run(work)
 
     def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """What ``work`` gives. What the index can help is its own trouble; a lost connection stays the store's."""
+        """Return the result of ``work``.
+
+        Errors of the index itself become its faults; a lost connection stays the store's.
+        """
 
         async def careful(connection: Connection) -> T | _Failed:
             try:
@@ -294,15 +297,14 @@ class PostgresIndex(Index):
 
 
 # The tables of an index in PostgreSQL.
-#
-# They stand beside the tables of the store, in the same schema. Everything of one session hangs on its id, so that
-# they can be split by it; only the words of all sessions are in a table of their own.
+# They are beside the tables of the store, in the same schema. All rows of one session have its id, so that they can be
+# partitioned by it; only the words of all sessions are in a table of their own.
 TABLES = ("sessions", "labels", "folds", "said", "words")
 
 MIGRATIONS = Migrations("holdfast.catalog.postgres", "catalog_state", 0x486F6C65)
-"""A step after which a row says something else empties the tables and sets another generation."""
+"""A step that changes the meaning of a row empties the tables and sets another generation."""
 
-# The extension is one for the whole database, in whichever schema it was put.
+# The extension is shared by the whole database, in whichever schema it was put.
 _EXTENSION = """
 SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
 WHERE e.extname = 'pg_trgm'
@@ -311,7 +313,7 @@ _INSIDE = "catalog_words_inside"
 
 
 async def prepare(connection: Connection, schema: str) -> bool:
-    """Make the tables, which others wait for, unless they are there; whether pg_trgm is used. Raises TooNew."""
+    """Create the tables unless they exist, while others wait; return whether pg_trgm is used. Raises TooNew."""
     state = await _state(connection, schema)
     if state is not None and state["version"] == len(MIGRATIONS.steps) and state["ready"]:
         return bool(state["inside"])
@@ -319,7 +321,7 @@ async def prepare(connection: Connection, schema: str) -> bool:
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATIONS.lock)
         await connection.execute(f"SET LOCAL search_path TO {schema}")
-        # An index for parts of words, if the extension for it is there or may be had.
+        # An index for parts of words, if the extension for it is installed or available.
         for place in ("public", schema):
             if await connection.fetchval(_EXTENSION) is None:
                 with contextlib.suppress(Exception):
@@ -339,7 +341,7 @@ async def prepare(connection: Connection, schema: str) -> bool:
 
 
 async def empty_tables(connection: Connection) -> None:
-    """Forget everything; whoever is at work notices by the generation."""
+    """Remove all rows; active users notice by the generation."""
     async with connection.transaction():
         await connection.execute("SELECT 1 FROM catalog_state FOR UPDATE")
         done = await connection.execute("UPDATE catalog_state SET generation = gen_random_uuid(), mark = ''")
@@ -358,7 +360,7 @@ async def empty_tables(connection: Connection) -> None:
 
 
 async def drop_tables(connection: Connection, schema: str) -> None:
-    """Remove every table, as far as they are there."""
+    """Remove every existing table."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATIONS.lock)
         names = ", ".join(f"{schema}.catalog_{one}" for one in ("state", *TABLES))
@@ -366,7 +368,7 @@ async def drop_tables(connection: Connection, schema: str) -> None:
 
 
 async def _state(connection: Connection, schema: str) -> Any:
-    """The version, and whether what should be there is there; None if there is nothing."""
+    """Return the version, and whether everything expected exists; None if there is nothing."""
     # The names of schema and tables are ours, and were checked.
     query = (
         f"SELECT version, to_regclass('{schema}.{_INSIDE}') IS NOT NULL AS inside,"

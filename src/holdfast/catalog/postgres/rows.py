@@ -1,7 +1,7 @@
-"""What one look at a log changes in the tables of PostgreSQL: made ready, written, and audited.
+"""Changes of the PostgreSQL tables by one look at a log: prepared, written, and audited.
 
 Words are cut and counted before, on the caller's thread: the connection's own thread also carries
-what sessions append, and must not be kept busy.
+the appends of sessions, and must not be kept busy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _unpack = msgspec.msgpack.Decoder(Listener).decode
 
 
 def _arrays(typed: str, first: int = 1) -> str:
-    """Arrays of values that are unnested: a column of each, with its name and its type."""
+    """Return arrays of values that are unnested: a column of each, with its name and its type."""
     columns = [one.split() for one in typed.split(", ")]
     values = ", ".join(f"${number}::{kind}[]" for number, (_, kind) in enumerate(columns, first))
     return f"unnest({values}) AS i ({', '.join(name for name, _ in columns)})"
@@ -78,15 +78,15 @@ _LEARN = "INSERT INTO catalog_words SELECT unnest($1::text[]) ON CONFLICT DO NOT
 
 
 class RowChange(msgspec.Struct):
-    """All that is to be written about one session."""
+    """All rows to write about one session."""
 
     id: str
-    version: int  # of the row that it goes on from; 0 if there is none
-    first: int  # the number of the first row of what was said
+    version: int  # of the row that it continues; 0 if there is none
+    first: int  # the number of the first row of its texts
     columns: tuple[Any, ...]
     fold: tuple[Any, ...]
     labels: list[tuple[Any, ...]]
-    whole: bool  # whether what was said before is forgotten
+    whole: bool  # whether earlier texts are discarded
     was_streaming: bool
     gone_titles: bool
     gone_tags: list[bytes]
@@ -96,12 +96,12 @@ class RowChange(msgspec.Struct):
 
     @property
     def place(self) -> tuple[int, int]:
-        """What must be there when the change is written."""
+        """The version and number that must be found when the change is written."""
         return self.version, self.first
 
 
 def make_ready(updates: Iterable[IndexUpdate], known: Mapping[str, Any], priced: str) -> list[RowChange]:
-    """The changes in the order of their ids; ``known`` has listeners, ``priced`` marks the prices of the costs."""
+    """Return the changes in the order of their ids; ``known`` has listeners, ``priced`` is the prices' mark."""
     by_id = {update.row.meta.session_id: update for update in updates}
     return [_change(by_id[id], known.get(id), priced) for id in sorted(by_id)]
 
@@ -148,7 +148,7 @@ def _columns(update: IndexUpdate, priced: str) -> tuple[Any, ...]:
 
 
 def column_values(update: IndexUpdate) -> dict[str, Any]:
-    """Return what is kept of a session to sort and to narrow by, by the names of the columns."""
+    """Return the sort keys and filter columns of a session, by the names of the columns."""
     found = dict(zip(_COLUMNS, _columns(update, ""), strict=True))
     return {name: found[name] for name in found if name not in _CARRIED}
 
@@ -164,7 +164,7 @@ def label_rows(meta: SessionMetadata) -> list[tuple[Any, ...]]:
 def said_rows(
     id: str, first: int, heard: Sequence[Heard], streaming: Sequence[Heard]
 ) -> tuple[list[tuple[Any, ...]], set[str]]:
-    """Return the rows of what was said in a session, and all of its words."""
+    """Return the rows of a session's texts, and all of their words."""
     rows: list[tuple[Any, ...]] = []
     words: set[str] = set()
     for number, one in enumerate(chain(heard, streaming)):
@@ -179,7 +179,10 @@ def said_rows(
 
 # -- writing -----------------------------------------------------------------------------------
 async def put(connection: Connection, changes: Sequence[RowChange], unknown: Collection[str]) -> list[str]:
-    """Write all changes whose row is as it was; the ids of the others. Some words may be ``unknown`` to their table."""
+    """Write all changes whose row is unchanged; return the ids of the others.
+
+    Words in ``unknown`` are added to their table.
+    """
     ids = [change.id for change in changes]
     rows = await connection.fetch(
         "SELECT s.id, s.crc, s.trace_crc, f.said FROM catalog_sessions s"
@@ -225,7 +228,7 @@ async def _put_rest(connection: Connection, changes: Sequence[RowChange], unknow
 
 
 async def _drop(connection: Connection, changes: Sequence[RowChange]) -> None:
-    """Remove what counts no more of what was said earlier."""
+    """Remove earlier texts that no longer count."""
     delete = "DELETE FROM catalog_said s"
     for condition, ids in (
         ("true", [change.id for change in changes if change.whole]),
@@ -245,19 +248,19 @@ async def _drop(connection: Connection, changes: Sequence[RowChange]) -> None:
 
 
 async def remove(connection: Connection, ids: Collection[str]) -> None:
-    """Leave out sessions that are gone."""
+    """Remove deleted sessions."""
     for table, column in (("sessions", "id"), ("labels", "id"), ("folds", "id"), ("said", "session")):
         await connection.execute(f"DELETE FROM catalog_{table} WHERE {column} = ANY($1::text[])", sorted(ids))
 
 
 # -- columns -----------------------------------------------------------------------------------
 def fold_crc(state: bytes, tally: bytes, listener: bytes) -> int:
-    """The checksum of what is kept to go on from."""
+    """Return the checksum of the kept state."""
     return crc32(listener, crc32(tally, crc32(state)))
 
 
 def key_of(text: str) -> bytes:
-    """A text as the database compares it: byte by byte, and short, whatever it is."""
+    """Return a text in the form of the database: compared byte by byte, and short, whatever it is."""
     data = text.encode("utf-8", "surrogatepass")
     # No text begins with this byte.
     return data if len(data) <= _KEY_BYTES_MAX else b"\xff" + hashlib.sha256(data).digest()
@@ -267,19 +270,14 @@ def _optional(text: str | None) -> bytes | None:
     return None if text is None else key_of(text)
 
 
-# Words as PostgreSQL keeps and finds them: our own words, none of its own making. Pure.
-#
-# PostgreSQL never cuts a text into words here, since every server does that a little differently.
-# It gets the words of the folded text with their places, so that it finds what SQLite finds.
-#
-# What it cannot keep is marked by words in capitals, which no folded text has:
-#
-#     LONG    the places of the words are not kept: there are too many
-#     GIANT   a word is longer than can be kept; its beginning is
-#     HUGE    there are too many words altogether: none is kept
-#
-# Such an event is offered more often than needed, and left out again when its log is read.
-_WORD_CHARS_MAX = 500  # so much of a word is kept: at most 2,000 bytes, of 2,046 that PostgreSQL takes
+# Words as PostgreSQL stores and finds them: cut by us, never by PostgreSQL. Pure.
+# PostgreSQL never cuts a text into words here, since every server does that a little differently. It gets the words of
+# the folded text with their places, so that it finds what SQLite finds.
+# What it cannot store is marked by words in capitals, which no folded text has: LONG if the places of the words are not
+# stored, because there are too many; GIANT if a word is longer than can be stored, and only its beginning is; HUGE if
+# there are too many words altogether, and none is stored.
+# Such an event is a candidate more often than needed, and is excluded when its log is read.
+_WORD_CHARS_MAX = 500  # so much of a word is stored: at most 2,000 bytes, of 2,046 that PostgreSQL takes
 GIANT = "GIANT"
 
 _PLACES_MAX = 16_383
@@ -290,10 +288,10 @@ _NOTHING = "'NOTHING'"
 
 
 class Tsquery(Fts5):
-    """How an expression is written for PostgreSQL. Words hold nothing that would end a quote."""
+    """The syntax of expressions for PostgreSQL. Words contain nothing that would end a quote."""
 
     def phrase(self, words: Iterable[str], *, ends_open: bool) -> str:
-        """In a row; where the places are not known, all of them somewhere."""
+        """In a row; if the places are not stored, all of them somewhere."""
         parts = [f"'{word[:_WORD_CHARS_MAX]}'" for word in words]
         if ends_open:
             parts[-1] += ":*"
@@ -313,8 +311,8 @@ class Tsquery(Fts5):
 
 
 def match_of(query: Query, expand: Callable[[str, bool], list[str]]) -> str | None:
-    """The query for PostgreSQL; None if every event has to be read."""
-    # Of what is not wanted only what is known for certain may count.
+    """Return the query for PostgreSQL; None if every event has to be read."""
+    # Of the exclusions only those that are certain may count.
     certain = [term for term in query.excluded if len(term.words) == 1 and len(term.words[0]) < _WORD_CHARS_MAX]
     match = Query(query.groups, certain).index_match(expand, Tsquery())
     return None if match is None else f"({match}) | 'HUGE'"
@@ -324,11 +322,11 @@ class Vector(msgspec.Struct, frozen=True):
     """The words of a text as PostgreSQL reads them."""
 
     text: str
-    words: frozenset[str]  # those that can be found by a part of them; others are by their marks
+    words: frozenset[str]  # those that can be found by a part of them; others are found by their marks
 
 
 def vector_of(text: str) -> Vector:
-    """The words of a text that is to be found."""
+    """Return the words of a text to be indexed."""
     words = words_of(fold(text))
     places: dict[str, list[int]] = {}
     for number, word in enumerate(words, 1):
@@ -348,10 +346,9 @@ def vector_of(text: str) -> Vector:
     return Vector(kept, frozenset(word for word in places if len(word) < _WORD_CHARS_MAX))
 
 
-# The audit of an index in PostgreSQL: rows by their checksums, the rest by what rows and logs say.
-#
-# Its pages and indexes are the server's to check. Every statement is short: the connection also
-# carries what sessions append.
+# The audit of an index in PostgreSQL: rows by their checksums, the rest by rows and logs.
+# Its pages and indexes are the server's to check. Every statement is short: the connection also carries the appends of
+# sessions.
 _ROWS_AT_ONCE = 100
 _SAID_AT_ONCE = 200
 _SEQ_MIN, _SEQ_MAX = -(1 << 63), (1 << 63) - 1
@@ -363,7 +360,7 @@ SELECT s.*, (SELECT count(*) FROM catalog_labels l WHERE l.id = s.id) AS labels,
         ORDER BY l.tag) AS autos
 FROM catalog_sessions s WHERE s.id > $1 ORDER BY s.id LIMIT $2
 """
-# What one of both has and the other has not, as long as the row is the one that was read.
+# Rows that only one of both has, if the row is still the one that was read.
 _DIFFERENCE = f"""
 WITH told AS (SELECT {_SAID}, words::tsvector AS words FROM {_arrays(_SAID_TYPED, 5)}),
     kept AS (SELECT {_SAID}, words FROM catalog_said WHERE session = $1 AND seq > $3 AND seq <= $4)
@@ -375,13 +372,13 @@ SELECT 1 FROM catalog_sessions WHERE id = $1 AND etag = $2 AND (
 
 
 def audit_tables(fetch: Callable[..., list[Any]], hear: Hear | None) -> Iterator[None]:
-    """Compare what the tables hold with each other and with the logs. Raises IndexDamaged."""
+    """Compare the tables with each other and with the logs. Raises IndexDamaged."""
     last = ""
     while True:
         rows = fetch(_ROWS, last, _ROWS_AT_ONCE)
         for found in rows:
             last = found["id"]
-            # A row, as its checksums say and its columns and labels as the row says.
+            # A row that matches its checksums, and whose columns and labels match it.
             row = whole_row(found)
             meta = row.meta
             if any(found[name] != value for name, value in column_values(IndexUpdate(row)).items()):
@@ -399,7 +396,7 @@ def audit_tables(fetch: Callable[..., list[Any]], hear: Hear | None) -> Iterator
 
 
 def whole_row(found: Any) -> Row:
-    """A row as its checksums say. Raises IndexDamaged."""
+    """Return a row that matches its checksums. Raises IndexDamaged."""
     return read_whole(*(found[name] for name in ("id", "data", "crc", "trace", "trace_crc")))
 
 
@@ -409,7 +406,7 @@ def _compare(fetch: Callable[..., list[Any]], id: str, etag: str, told: Told) ->
     after = _SEQ_MIN
     while True:
         some, rows = rows[:_SAID_AT_ONCE], rows[_SAID_AT_ONCE:]
-        while some and rows and rows[0][0] == some[-1][0]:  # what one event said stays together
+        while some and rows and rows[0][0] == some[-1][0]:  # the texts of one event stay together
             some.append(rows.pop(0))
         until = some[-1][0] if rows else _SEQ_MAX
         columns = [list(column) for column in zip(*some, strict=True)] or [[]] * 8

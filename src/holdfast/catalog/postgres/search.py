@@ -1,4 +1,4 @@
-"""Finding events in the tables of PostgreSQL, and the question for one page of sessions."""
+"""Search in the tables of PostgreSQL, and the query for one page of sessions."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ _EXPANSIONS_MAX = 1000
 _EXPANSIONS_CHARS_MAX = 100_000
 _LIKE = re.compile(r"[\\%_]")
 
-Fetch = Callable[..., list[Any]]  # the rows of a statement with its values
-Read = Callable[[Sequence[str]], dict[str, SessionMetadata]]  # what a list shows of sessions, by id
+Fetch = Callable[..., list[Any]]  # returns the rows of a statement with its values
+Read = Callable[[Sequence[str]], dict[str, SessionMetadata]]  # returns sessions as a list shows them, by id
 
 
 class PostgresStatement(Statement):
-    """A statement whose values are numbered, and whose keys are short whatever they are of."""
+    """A statement with numbered values and short keys."""
 
     def value(self, value: Any) -> str:
-        """Where a value is to stand."""
+        """Return the placeholder of a value."""
         self.values.append(value)
         return f"${len(self.values)}"
 
     def key(self, text: str) -> bytes:
-        """A text as columns are compared with."""
+        """Return a text in the form of the columns."""
         return key_of(text)
 
     def place(self, key: int | str, id: str) -> tuple[Any, str]:
-        """What a list is sorted by is no key here, and a cursor may hold any text."""
+        """A sort key is not a column key here, and a cursor may hold any text."""
         return _stored(key) if isinstance(key, str) else clamped(key), _stored(id)
 
 
 def select_sessions(
     wanted: Filter, after: Place | None, statement: PostgresStatement, columns: str, order: Order = NEWEST
 ) -> str:
-    """The question for at least the sessions that fit, in order; whether a writer lives, callers look at."""
+    """Return the query for at least the matching sessions, in order; callers check whether there is a writer."""
     tags = sorted(wanted.tags)
     source, timed = "catalog_sessions s", "s"
     if tags:
@@ -63,7 +63,7 @@ def select_sessions(
 
 
 class SearchTables:
-    """One search. Sessions have numbers for as long as it lasts."""
+    """One search. Sessions are numbered for its duration."""
 
     def __init__(self, fetch: Fetch, read: Read, asked: Asked) -> None:
         self._fetch = fetch
@@ -74,11 +74,11 @@ class SearchTables:
         self._known: dict[str, SessionMetadata] = {}
 
     def meta(self, number: int) -> SessionMetadata | None:
-        """What a list shows of a session; None if the index knows it no more."""
+        """Return a session as a list shows it; None if the index no longer has it."""
         return self._known.get(self._ids[number])
 
     def ask(self, query: Query) -> Callable[[Any, int], tuple[list[Candidate], Any]]:
-        """What gives the rows that may fit, the newest first."""
+        """Return a function that gives the candidates, the newest first."""
         match = match_of(query, self._expand)
 
         def page(last: tuple[Any, ...] | None, rows: int) -> tuple[list[Candidate], Any]:
@@ -99,7 +99,7 @@ class SearchTables:
         if asked.session_id is not None:
             statement.demand("s.session = {}", asked.session_id)
         if asked.sessions != Filter():
-            # Of one numbering with the statement around it.
+            # Numbered together with the statement around it.
             chosen = select_sessions(asked.sessions, None, PostgresStatement(statement.values), "s.id")
             statement.include(f"s.session IN (SELECT id FROM ({chosen}) chosen)")
         asked.demand(statement, str, "s.name", key_of)
@@ -122,14 +122,14 @@ class SearchTables:
             if session not in self._numbers:
                 self._numbers[session] = len(self._ids)
                 self._ids.append(session)
-            # A name that is too long to be kept is not known.
+            # A name that is too long to be stored is unknown.
             tool = None if name is None or name[:1] == b"\xff" else name.decode("utf-8", "surrogatepass")
             found.append(Candidate(0, self._numbers[session], seq, last, place, time, role, tool, -float(rank)))
         return found
 
     def _expand(self, word: str, open_end: bool) -> list[str]:  # noqa: FBT001 - as it is called
-        """The words of the index that hold ``word``, or end with it."""
-        # No word has a character that means something in a pattern.
+        """Return the words of the index that contain ``word``, or end with it."""
+        # No word has a special character of patterns.
         pattern = f"%{word}%" if open_end else f"%{word}"
         rows = self._fetch("SELECT word FROM catalog_words WHERE word LIKE $1 LIMIT $2", pattern, _EXPANSIONS_MAX)
         found, chars = [GIANT], 0
@@ -142,5 +142,5 @@ class SearchTables:
 
 
 def _stored(text: str) -> str:
-    """A text that can stand in a statement; a cursor may hold any."""
+    """Return a text that can be in a statement; a cursor may hold any."""
     return text.encode("utf-8", "replace").decode().replace("\0", "")

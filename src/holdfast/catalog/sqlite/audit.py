@@ -1,6 +1,6 @@
-"""The audit of an SQLite index: by the database's own checks, and by what rows and logs say.
+"""The audit of an SQLite index: by the database's own checks, and by rows and logs.
 
-Everything is read on a connection of its own, a little at a time, so that nobody waits for it.
+Everything is read on a separate connection, a little at a time, so that nobody waits for it.
 """
 
 from __future__ import annotations
@@ -40,21 +40,20 @@ _PLACES = "SELECT doc, offset FROM said_instances WHERE term = CAST(? AS TEXT)"
 
 
 def audit_tables(connection: Connection, hear: Hear | None) -> Iterator[None]:
-    """Compare what the tables hold with each other and with the logs. Raises IndexDamaged."""
-    # From SQLite 3.44 on this looks into full-text tables as well. Their own command for that would
-    # keep all others from writing meanwhile, and knows nothing of what the words should be.
+    """Compare the tables with each other and with the logs. Raises IndexDamaged."""
+    # From SQLite 3.44 on this checks full-text tables as well. Their own command for that would block all writers
+    # meanwhile, and knows nothing of what the words should be.
     [found] = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
         raise IndexDamaged(str(found))
     yield
-    # What is in the full-text table is never changed, only added to: words that are summed up now
-    # are those of later, up to this row.
-    # Ids are given one after the other, and never again.
+    # The full-text table is append-only: words that are summed up now stay the same up to this row. Ids are assigned
+    # one after the other, and never again.
     with transaction(connection, to_write=False):
         last = last_id(connection)
         least, count = connection.execute(_IDS).fetchone()
         lowest = connection.execute("SELECT min(id) FROM said").fetchone()[0]
-    # A number that is far off would also ask for more memory than there is.
+    # A number that is far off would also need more memory than there is.
     if count != last or (least or 1) != 1 or (lowest or 1) < 1:
         raise IndexDamaged("the numbers of what was said")
     sums = array("Q", bytes(8 * (last + 1)))
@@ -74,7 +73,7 @@ def audit_tables(connection: Connection, hear: Hear | None) -> Iterator[None]:
 
 
 def _read_rows(connection: Connection, after: int) -> list[tuple[int, Row, list[Any]]]:
-    """The next rows, each as its checksum says and its labels and columns as the row says."""
+    """Return the next rows, each checked against its checksum, labels and columns."""
     found = []
     with transaction(connection, to_write=False):
         for number, *columns in connection.execute(_ROWS, (after, _ROWS_AT_ONCE)).fetchall():
@@ -106,7 +105,7 @@ def _sum_of(text: str) -> int:
     """Add up the words of a text as ``_sum_some`` does those of the table."""
     places: dict[str, int] = {}
     for at, word in enumerate(words_of(fold(text))):
-        # Squared, so that two places that moved against each other do not add up.
+        # Squared, so that two places that moved against each other do not cancel out.
         places[word] = places.get(word, 0) + at * at + 1
     return sum(_hash(word.encode()[:_WORD_BYTES_MAX]) * at for word, at in places.items()) & _MASK
 
@@ -119,7 +118,7 @@ def _sum_words(connection: Connection, sums: array[int]) -> Iterator[None]:
     """Add up the words of each row with their places, each word looked up as a search does it."""
     after: bytes | None = b""
     while after is not None:
-        # A word that was cut need not be a text any more.
+        # A word that was cut may not be valid text any more.
         text, connection.text_factory = connection.text_factory, bytes
         try:
             after = _sum_some(connection, sums, after)
@@ -129,7 +128,7 @@ def _sum_words(connection: Connection, sums: array[int]) -> Iterator[None]:
 
 
 def _sum_some(connection: Connection, sums: array[int], after: bytes) -> bytes | None:
-    """Add up what comes after a word; the last word that was added up, None at the end."""
+    """Add up what comes after a word; return the last word that was added up, None at the end."""
     terms = connection.execute(_TERMS, (after, _WORDS_AT_ONCE)).fetchall()
     done = 0
     for (term,) in terms:

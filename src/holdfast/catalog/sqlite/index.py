@@ -2,8 +2,8 @@
 
 SQLite notices most damage to its file, not all of it. So each row has a checksum that is verified
 whenever it is read, and the index has one over all rows: a list of everything is complete and as
-written, or the index says that it is damaged. What leads to the rows is compared by an audit, in
-the background.
+written, or the index reports that it is damaged. Everything else is compared by an audit, in the
+background.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SqliteIndex(Index):
     connection: Connection
 
     def __init__(self, connection: Connection, store: str) -> None:
-        """``store`` says of which store this is an index; one of another store is emptied."""
+        """``store`` identifies the store; an index of another one is emptied."""
         self.connection = connection
         self._store = store
         self._memory: RecallCache | None = None
@@ -73,7 +73,7 @@ class SqliteIndex(Index):
         """The fact of that name, after the mark of the prices by which costs were computed."""
         prices, _, mark = read_fact(self.connection, "mark").decode().partition("\n")
         if prices != self.price_mark:
-            # Costs by other prices come from the tallies that are kept: no log is read for it.
+            # Costs by other prices come from the kept tallies: no log is read for it.
             with transaction(self.connection):
                 mark = read_fact(self.connection, "mark").decode().partition("\n")[2]
                 total = self._total()
@@ -121,7 +121,7 @@ class SqliteIndex(Index):
             for id in gone:
                 writing.remove(id)
             if updates or gone:
-                # The sum over all rows goes with them: a row that vanishes later is noticed.
+                # The sum over all rows is written with them: a row that vanishes later is noticed.
                 writing.forget_figures()
                 write_fact(self.connection, "sum", _encode(writing.total))
             if mark is not None and not conflicts:
@@ -129,7 +129,7 @@ class SqliteIndex(Index):
         return conflicts
 
     def page(self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST) -> Page:
-        """By the best table index for a limit, else by looking at every row."""
+        """By the best table index for a limit, else by reading every row."""
         if limit is None:
             found = [meta for row in self._all() if wanted.admits(meta := shown(row))]
             return make_page(arranged(found, order, after), None, order)
@@ -170,7 +170,7 @@ class SqliteIndex(Index):
 
     @contextmanager
     def figures(self, variant: str, make: Callable[[int], bytes]) -> Iterator[Iterable[tuple[int, bytes]]]:
-        """From a table of their own; what is missing is made first."""
+        """From a table of their own; missing ones are computed first."""
         keep_figures(self.connection, variant, make)
         with transaction(self.connection, to_write=False):
             yield kept_figures(self.connection, variant, make)
@@ -197,13 +197,13 @@ class SqliteIndex(Index):
         return audit_tables(self.connection, hear)
 
     def clear(self) -> None:
-        """Drop all tables and make them again."""
+        """Drop all tables and create them again."""
         with transaction(self.connection):
             drop_schema(self.connection)
             create_schema(self.connection)
             write_fact(self.connection, "store", self._store.encode())
             write_fact(self.connection, "sum", _encode(Total()))
-            # For readers that do not load the class: rows leave out what is as in here.
+            # For readers that do not load the class: rows leave out members that equal this.
             write_fact(self.connection, "row", _encode(SessionMetadata(session_id="")))
             write_fact(self.connection, "audited", b"%d" % (time_ns() // 1_000_000))
             self._set_mark("")
@@ -213,7 +213,7 @@ class SqliteIndex(Index):
 
     # -- reading -------------------------------------------------------------------------------
     def _read_page(self, rows: list[Any], wanted: Filter, order: Order = NEWEST) -> list[SessionMetadata]:
-        """The sessions of these rows, all verified and decoded with one call each."""
+        """Return the sessions of these rows, all verified and decoded with one call each."""
         if not rows:
             return []
         keys, ids, data, crcs, settled = zip(*rows, strict=True)
@@ -235,7 +235,7 @@ class SqliteIndex(Index):
         return meta if row is None else shown(read_whole(*row))
 
     def _matching(self, wanted: Filter, limit: int, after: Place | None, order: Order) -> list[SessionMetadata]:
-        """In several steps where only a look at what is found tells whether it fits."""
+        """In several steps if matches have to be checked one by one."""
         tags = self._rarest_first(wanted.tags)
         step = limit + 1 if wanted.status is None else max(limit + 1, _STATUS_ROWS)
         found: list[SessionMetadata] = []
@@ -249,7 +249,7 @@ class SqliteIndex(Index):
             after = (key.decode() if isinstance(key, bytes) else key, rows[-1][1])
 
     def _rarest_first(self, tags: Collection[str]) -> list[str]:
-        """Few rows are then looked at for the other tags."""
+        """Then few rows are checked for the other tags."""
         if len(tags) < 2:
             return list(tags)
         query = "SELECT count(*) FROM (SELECT 1 FROM labels WHERE tag = ? LIMIT 10000)"
@@ -257,9 +257,9 @@ class SqliteIndex(Index):
         return sorted(tags, key=lambda tag: (counts[tag], tag))
 
     def _all(self) -> Iterator[Row]:
-        """Every row. Raises IndexDamaged at the end if they are not all there."""
+        """Yield every row. Raises IndexDamaged at the end if some are missing."""
         total = Total()
-        # Not by a table index: what is damaged in one must not hide a row.
+        # Not by a table index: damage in one must not hide a row.
         for columns in self.connection.execute(f"SELECT {_COLUMNS} FROM sessions s NOT INDEXED"):
             yield read_whole(*columns)
             total.count += 1

@@ -1,4 +1,4 @@
-"""Rows of the SQLite index: read, each verified by its checksum, written, and asked for."""
+"""Rows of the SQLite index: read, each verified by its checksum, written, and queried."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ _id_of = attrgetter("session_id")
 
 
 def read_row(id: Any, data: Any, crc: Any) -> SessionMetadata:
-    """What a list shows of a session, from the columns of that name. Raises IndexDamaged if it is not as written."""
+    """Return a session as a list shows it, from the columns of that name.
+
+    Raises IndexDamaged if it is not as written.
+    """
     if type(data) is bytes and crc32(data) == crc:
         meta = _decode_meta(data)
         if meta.session_id == id:
@@ -47,7 +50,7 @@ def read_row(id: Any, data: Any, crc: Any) -> SessionMetadata:
 
 
 def read_rows(ids: tuple[Any, ...], data: tuple[Any, ...], crcs: tuple[Any, ...]) -> list[SessionMetadata]:
-    """What a list shows of many sessions at once."""
+    """Return many sessions as a list shows them."""
     try:
         if tuple(map(crc32, data)) != crcs:
             raise IndexDamaged("the rows of sessions")
@@ -60,7 +63,7 @@ def read_rows(ids: tuple[Any, ...], data: tuple[Any, ...], crcs: tuple[Any, ...]
 
 
 def read_whole(id: Any, data: Any, crc: Any, trace: Any, trace_crc: Any) -> Row:
-    """What a list shows of a session, with what the index knows of its log."""
+    """Return a session as a list shows it, with the index's knowledge of its log."""
     if type(trace) is bytes and crc32(trace) == trace_crc:
         return Row(read_row(id, data, crc), _decode_trace(trace))
     raise IndexDamaged("the row of a session")
@@ -71,7 +74,7 @@ COLUMNS = (
     *("updated", "agent", "model", "parent", "cwd", "status"),
     *("created", "messages", "tokens", "cost", "size", "title", "archived", "text"),
 )
-"""What is sorted and narrowed by, as ``column_values`` gives it."""
+"""The columns for sorting and filtering, in the order of ``column_values``."""
 _ALL = (*COLUMNS, "folder", "settled", "asks", "data", "crc", "trace", "trace_crc")
 _FIND = "SELECT row, crc, trace_crc FROM sessions WHERE id = ?"
 _INSERT = f"INSERT INTO sessions (id, folded, {', '.join(_ALL)}) VALUES ({', '.join('?' * (2 + len(_ALL)))})"
@@ -81,7 +84,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def trace_values(trace: Trace) -> tuple[Any, ...]:
-    """Return what is asked for of what the index knows of a log, by columns of their own."""
+    """Return the parts of a trace that have columns of their own."""
     return trace.folder, trace.is_settled, trace.asks
 
 
@@ -89,18 +92,18 @@ _members = msgspec.structs.asdict
 
 
 class _Stored(SessionMetadata, frozen=True, kw_only=True, omit_defaults=True):
-    """What a list shows, without what most sessions have in common."""
+    """The row of a session in a list, without members that most sessions have in common."""
 
 
 class Total(msgspec.Struct, array_like=True):
-    """How many rows there are, and all their checksums in one."""
+    """The number of rows, and all their checksums in one."""
 
     count: int = 0
     crc: int = 0
 
 
 class Writing:
-    """What one transaction writes. ``total`` goes with it."""
+    """The writes of one transaction. ``total`` is written with them."""
 
     def __init__(self, connection: Connection, total: Total) -> None:
         self.total = total
@@ -108,7 +111,7 @@ class Writing:
         self._rows: set[int] = set()
 
     def put(self, update: IndexUpdate) -> bool:
-        """Write what a look found out; False if others changed the row since."""
+        """Write the result of a look; return False if others changed the row since."""
         row = update.row
         meta = row.meta
         execute = self._connection.execute
@@ -130,7 +133,7 @@ class Writing:
         return True
 
     def remove(self, id: str) -> None:
-        """Forget a session, if it is known."""
+        """Remove a session, if it is known."""
         from holdfast.catalog.sqlite import search
 
         execute = self._connection.execute
@@ -146,7 +149,7 @@ class Writing:
         self.total.crc ^= version_of(*crcs)
 
     def forget_figures(self) -> None:
-        """Let go of the sums that the rows are in that were written."""
+        """Remove the sums of the blocks of the written rows."""
         for block in {row >> _BLOCK_SHIFT for row in self._rows}:
             self._connection.execute("DELETE FROM figures WHERE block = ?", (block,))
 
@@ -185,7 +188,7 @@ def reprice(connection: Connection, total: Total, prices: Prices | None) -> None
 
 
 def column_values(meta: SessionMetadata) -> tuple[Any, ...]:
-    """What is kept of a session to sort and to narrow by, in the order of ``COLUMNS``."""
+    """Return the sort keys and filter columns of a session, in the order of ``COLUMNS``."""
     return (
         clamped(meta.updated_at),
         *map(key_of, (meta.agent_id, meta.model, meta.parent, meta.cwd)),
@@ -203,30 +206,29 @@ def label_keys(meta: SessionMetadata) -> list[bytes]:
 
 
 def stored(meta: SessionMetadata) -> bytes:
-    """What a row has of a session."""
+    """Return the bytes of a session's row."""
     return _encode(_Stored(**_members(meta)))
 
 
 def version_of(crc: int, trace_crc: int) -> int:
-    """What tells a row from what it was before."""
-    # Never 0, which stands for a row that is not there.
+    """Return the version of a row, which changes with its contents."""
+    # Never 0, which means that there is no row.
     return (crc << 32 | trace_crc) or 1
 
 
 def fold_crc(number: int, state: bytes, tally: bytes) -> int:
-    """The checksum of what is kept beside a row."""
+    """Return the checksum of the state kept beside a row."""
     return crc32(tally, crc32(state, number & 0xFFFFFFFF))
 
 
 def key_of(text: str | None) -> bytes | None:
-    """A text as the database compares it: byte by byte, whatever is in it."""
+    """Return a text in the form of the database: compared byte by byte, whatever is in it."""
     return None if text is None else text.encode("utf-8", "surrogatepass")
 
 
 # Statistics that were added up before, kept in the SQLite index: one sum for each block of rows.
-#
-# What is written about a session lets go of the sum of its block, in the same transaction; whoever asks next adds
-# that block up again, and no other. So asking costs as much as there are blocks, and writing costs nothing.
+# A write to a session removes the sum of its block, in the same transaction; the next query adds up that block again,
+# and no other. So a query costs in proportion to the number of blocks, and writing costs nothing.
 _BLOCK_SHIFT = 9
 _VARIANTS_MAX = 6
 # So many are added up while others wait to write.
@@ -236,7 +238,7 @@ Make = Callable[[int], bytes]  # the sum of a block
 
 
 def block_rows(block: int) -> tuple[int, int]:
-    """The first row of a block, and the first after it."""
+    """Return the first row of a block, and the first after it."""
     return block << _BLOCK_SHIFT, (block + 1) << _BLOCK_SHIFT
 
 
@@ -244,7 +246,7 @@ def keep_figures(connection: Connection, variant: str, make: Make) -> None:
     """Add up what is missing, a few blocks in each transaction."""
     missing = sorted(_blocks(connection) - _kept(connection, variant).keys())
     if missing and connection.execute("SELECT count(DISTINCT variant) FROM figures").fetchone()[0] >= _VARIANTS_MAX:
-        # Of another time zone, of other prices: nobody may ever ask for them again.
+        # Of another time zone or other prices: they may never be asked for again.
         connection.execute("DELETE FROM figures WHERE variant != ?", (variant,))
     for start in range(0, len(missing), _AT_ONCE):
         with transaction(connection):
@@ -255,7 +257,7 @@ def keep_figures(connection: Connection, variant: str, make: Make) -> None:
 
 
 def kept_figures(connection: Connection, variant: str, make: Make) -> Iterator[tuple[int, bytes]]:
-    """Every block with its sum, within the caller's transaction. Raises IndexDamaged."""
+    """Yield every block with its sum, within the caller's transaction. Raises IndexDamaged."""
     kept = _kept(connection, variant)
     for block in sorted(_blocks(connection)):
         if block in kept:
@@ -284,15 +286,15 @@ def _crc(block: int, variant: str, data: bytes) -> int:
     return crc32(data, crc32(f"{block} {variant}".encode()))
 
 
-# The question to the database for one page of sessions.
+# The query for one page of sessions.
 def selection(
     wanted: Filter, after: Place | None, tags: Sequence[str] | None = None, order: Order = NEWEST
 ) -> tuple[str, list[Any]]:
-    """The statement and its values: what a page needs of at least the rows that fit, in the order of a list.
+    """Return the statement and its values for a page of at least the matching rows, in the order of a list.
 
-    ``tags`` are those of the filter in the order in which they are best looked at. The last value is missing: how many
-    rows. The first column is what they are sorted by. What the database cannot know, such as whether a writer lives,
-    is for the caller to look at.
+    ``tags`` are those of the filter in the best order for checking. The last value is missing: the number of
+    rows. The first column is the sort key. What the database cannot know, such as whether there is a writer,
+    the caller has to check.
     """
     tags = sorted(wanted.tags) if tags is None else tags
     if wanted.text or (order.name != "updated" and wanted != EVERYTHING):
@@ -315,12 +317,12 @@ def selection(
 
 
 def _narrow(wanted: Filter, after: Place | None, tags: Sequence[str], order: Order) -> tuple[str, list[Any]]:
-    """By an index that has all that is asked for: whatever that is, no row is read in vain."""
+    """Narrow by an index that has all columns of the conditions, so that no row is read in vain."""
     demands = Statement()
     for word in wanted.text:
         demands.demand("instr(text, {}) > 0", word.encode())
     for tag in tags:
-        # At least those with the tag: each stands on a line of its own.
+        # At least those with the tag: each is on a line of its own.
         demands.demand("instr(text, {}) > 0", f"\n{folded(tag)}\n".encode())
     demands.demand_columns(wanted, "")
     demands.demand_times("updated", wanted.since, wanted.until)

@@ -8,25 +8,25 @@ from zlib import crc32
 from holdfast.catalog._data import data_statements
 from holdfast.catalog._faults import IndexDamaged
 
-TYPE_CHECKING = False  # the command's quick start loads this, and loading `typing` takes longer
+TYPE_CHECKING = False  # short commands load this, and loading `typing` takes longer
 
 if TYPE_CHECKING:
     from holdfast.storage.sqlite import Connection
 
-# Raise it with every change of a table or of what a row holds: an index of another version is made anew.
+# Raise it with every change of a table or of a row's contents: an index of another version is rebuilt.
 _VERSION = 10
 _APPLICATION = 0x486F6C64  # "Hold"
 
 
 def has_schema(connection: Connection) -> bool:
-    """Whether the tables are there, as this version makes them."""
+    """Return whether the tables exist in this version's form."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     return bool(application == _APPLICATION and version == _VERSION)
 
 
 def create_schema(connection: Connection) -> None:
-    """Make the tables, within the caller's transaction."""
+    """Create the tables, within the caller's transaction."""
     from holdfast.catalog.sqlite import search
 
     for statement in data_statements("index.sql"):
@@ -37,7 +37,7 @@ def create_schema(connection: Connection) -> None:
 
 
 def drop_schema(connection: Connection) -> None:
-    """Remove every table, whoever made it, within the caller's transaction."""
+    """Remove every table, whoever created it, within the caller's transaction."""
     for kind in ("table", "view"):
         while True:
             # Tables that belong to a virtual one go with it.
@@ -53,9 +53,9 @@ def drop_schema(connection: Connection) -> None:
     connection.execute("PRAGMA user_version = 0")
 
 
-# What the SQLite index knows of itself: a few values by name, each with a checksum.
+# Facts of the SQLite index about itself: a few values by name, each with a checksum.
 def read_fact(connection: Connection, name: str) -> bytes:
-    """The value of that name. Raises IndexDamaged if there is none that is as written."""
+    """Return the value of that name. Raises IndexDamaged if there is none that is as written."""
     found = connection.execute("SELECT value, crc FROM facts WHERE name = ?", (name,)).fetchone()
     if found is None or not isinstance(found[0], bytes) or _crc(name, found[0]) != found[1]:
         raise IndexDamaged(f"the fact {name}")
@@ -70,7 +70,7 @@ def write_fact(connection: Connection, name: str, value: bytes) -> None:
 
 
 def mark_of_store(identity: str, folder: str) -> str:
-    """Of which store an index in a folder is: one that came with a copied folder is another's."""
+    """Return the identity of the store of an index in a folder: one in a copied folder belongs to another."""
     return f"{identity}#{os.stat(folder).st_ino}"
 
 

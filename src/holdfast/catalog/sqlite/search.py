@@ -1,9 +1,9 @@
-"""The search in an SQLite index: what was said where, and the words of it.
+"""Search in an SQLite index: which text is where, and its words.
 
-The words are in a full-text table without the text itself: the log is the truth, and what a hit
-shows is read from there. Such a table cannot forget a row, so a row is dead when ``said`` has it no
-more; ids are never given twice. ``is_worn`` says when so many are dead that an index should be made
-anew, which also removes the words of deleted sessions from the file.
+The words are in a full-text table without the text itself: the log is the truth, and the text of a hit
+is read from there. Such a table cannot delete a row, so a row is dead when ``said`` no longer has it;
+ids are never reused. ``is_worn`` tells when so many are dead that an index should be rebuilt, which
+also removes the words of deleted sessions from the file.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 ROLE_NUMBERS = {role: number for number, role in enumerate(ROLES)}
 
-# So many bytes are gathered before they are sorted into the table, and so many parts of it put
-# together at once rather than some of them with every write: twice as fast as the defaults.
+# So many bytes are gathered before they are sorted into the table, and so many parts of it are merged at once rather
+# than some of them with every write: twice as fast as the defaults.
 _SETTINGS = (("hashsize", 16 << 20), ("automerge", 0), ("crisismerge", 12))
 _WORN_ROWS_MIN = 10_000
 
@@ -48,20 +48,20 @@ _Values = tuple[int, int | None, int, int, int, int, str | None, bool]
 
 
 def create_tables(connection: Connection) -> None:
-    """Make the tables, in an index that has none of them."""
+    """Create the tables, in an index that has none of them."""
     for statement in data_statements("search.sql"):
         connection.execute(statement)
     connection.executemany("INSERT INTO said_words (said_words, rank) VALUES (?, ?)", _SETTINGS)
 
 
 def add(connection: Connection, row: int, events: Sequence[Event]) -> None:
-    """Take in the next events of a session; all of them, in order, each once."""
+    """Add the next events of a session; all of them, in order, each once."""
     found = connection.execute("SELECT listener FROM said_listeners WHERE session = ?", (row,)).fetchone()
     listener = Listener() if found is None else _read_listener(found[0])
     was_streaming = bool(listener.streams)
     changes = listener.hear(events)
     if found is not None:
-        # Remove what counts no more of what was added earlier.
+        # Remove earlier texts that no longer count.
         if was_streaming:
             connection.execute(f"{_DELETE} AND streaming", (row,))
         if changes.gone_titles:
@@ -69,22 +69,22 @@ def add(connection: Connection, row: int, events: Sequence[Event]) -> None:
         for tag in changes.gone_tags:
             connection.execute(f"{_DELETE} AND role = ? AND tool = ?", (row, ROLE_NUMBERS["tag"], tool_number(tag)))
         for seq in changes.gone:
-            if clamped(seq) == seq:  # nothing has another number, whatever a foreign log says
+            if clamped(seq) == seq:  # no row has another number, whatever a foreign log says
                 connection.execute(f"{_DELETE} AND (seq = ? OR last = ?)", (row, seq, seq))
     _insert(connection, row, changes.heard, listener.shown_streams())
-    # Not in one statement: with REPLACE or an upsert SQLite sets a savepoint, for which the
-    # full-text table sorts in what it has gathered, every time.
+    # Not in one statement: with REPLACE or an upsert SQLite sets a savepoint, for which the full-text table sorts in
+    # what it has gathered, every time.
     connection.execute(_KEEP_ANEW if found is None else _KEEP, (with_check(_encode(listener)), row))
 
 
 def forget(connection: Connection, row: int) -> None:
-    """Leave out a session that is gone, or is about to be taken in anew."""
+    """Remove a session that is gone, or is about to be read anew."""
     connection.execute(_DELETE, (row,))
     connection.execute("DELETE FROM said_listeners WHERE session = ?", (row,))
 
 
 def is_worn(connection: Connection) -> bool:
-    """Whether most of what the index holds is dead."""
+    """Return whether most of the index is dead."""
     total = last_id(connection)
     if total < _WORN_ROWS_MIN:
         return False
@@ -105,20 +105,20 @@ def _insert(connection: Connection, row: int, heard: list[Heard], streaming: lis
 
 
 def said_values(one: Heard, *, is_open: bool) -> _Values:
-    """Return what is kept of what was said, from ``seq`` on."""
+    """Return the kept rows of texts, from ``seq`` on."""
     said = one.said
     role, tool = ROLE_NUMBERS[said.role], tool_number(said.name)
     return one.seq, one.last, one.offset, clamped(one.timestamp), role, tool, said.name, is_open
 
 
 def last_id(connection: Connection) -> int:
-    """The highest id that was ever given: the full-text table has a row of sizes for each."""
+    """Return the highest id that was ever assigned: the full-text table has a row of sizes for each."""
     return connection.execute("SELECT max(id) FROM said_words_docsize").fetchone()[0] or 0
 
 
 @lru_cache(maxsize=256)
 def tool_number(name: str | None) -> int:
-    """A number for the name of a tool or tag: quicker to compare, and to verify."""
+    """Return a number for the name of a tool or tag: faster to compare, and to verify."""
     return 0 if name is None else crc32(name.encode("utf-8", "surrogatepass")) + 1
 
 
@@ -129,9 +129,9 @@ def _read_listener(kept: Any) -> Listener:
         raise IndexDamaged("what is kept of a session for the search") from error
 
 
-# Finding what was said, by these tables.
+# Searching texts by these tables.
 _TOGETHER_MAX = 100
-_ALL = -1  # of the rows: no limit
+_ALL = -1  # as a number of rows: no limit
 _COLUMNS = "s.id, s.session, s.seq, s.last, s.place, s.time, s.role, s.name, s.tool"
 # In the order of the full-text table itself, so that the rank is computed for these rows only.
 _BY_WORDS = (
@@ -142,8 +142,8 @@ _BY_ID = f"SELECT {_COLUMNS} FROM said s{{}} ORDER BY s.id DESC LIMIT ?"
 
 
 def search_index(connection: Connection, store: Store, asked: Asked, memory: RecallCache, words: Expander) -> list[Hit]:
-    """What fits, best first, each hit verified against its log. Raises IndexDamaged, and errors of the database."""
-    # Late: whoever only feeds an index needs nothing of it.
+    """Return the hits, best first, each verified against its log. Raises IndexDamaged, and errors of the database."""
+    # Late: feeding an index does not need it.
     from holdfast.catalog._search import search
 
     def expand(word: str, open_end: bool) -> list[str]:  # noqa: FBT001 - as a query asks
@@ -189,14 +189,14 @@ def _page(
 
 
 class _Sessions:
-    """What the index knows of sessions, by row; each is read once."""
+    """The sessions of an index, by row; each is read once."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._known: dict[int, SessionMetadata | None] = {}
 
     def get_ready(self, rows: Iterable[int]) -> None:
-        """Read the sessions of these rows with one question."""
+        """Read the sessions of these rows with one query."""
         wanted = [*{*rows}.difference(self._known)][:_TOGETHER_MAX]
         if len(wanted) > 1:
             marks = ", ".join("?" * len(wanted))
@@ -207,7 +207,7 @@ class _Sessions:
                 self._known.update(zip(numbers, read_rows(*columns), strict=True))
 
     def meta(self, row: int) -> SessionMetadata | None:
-        """What a list shows of it."""
+        """Return it as a list shows it."""
         if row not in self._known:
             select = "SELECT id, data, crc FROM sessions WHERE row = ?"
             found = self._connection.execute(select, (row,)).fetchone()
@@ -215,17 +215,16 @@ class _Sessions:
         return self._known[row]
 
 
-# The words of the index that hold some letters, for queries that look inside of words.
-#
-# To give its words the full-text table reads all that it holds, which takes long where much was
-# said. So they are kept for as long as the index stays as it is, if they are not too many.
+# The words of the index that contain some letters, for queries inside words.
+# To enumerate its words the full-text table reads all that it holds, which takes long for much text. So they are cached
+# while the index is unchanged, if they are not too many.
 _EXPANSIONS_MAX = 1000
 _KEPT_CHARS_MAX = 8 << 20
 _ROWS = 10_000
 
 
 class Expander:
-    """Knows the words of one index, on one connection."""
+    """The words of one index, on one connection."""
 
     def __init__(self, kept_chars_max: int = _KEPT_CHARS_MAX) -> None:
         self._kept_chars_max = kept_chars_max
@@ -233,7 +232,7 @@ class Expander:
         self._words: str | None = None  # a newline before each of them and one at the end; None if they are too many
 
     def expand(self, connection: Connection, word: str, *, open_end: bool) -> list[str]:
-        """Some of the words that hold ``word``, or end with it; all unless there are very many."""
+        """Return some of the words that contain ``word``, or end with it; all unless there are very many."""
         version: int = connection.execute("PRAGMA data_version").fetchone()[0]
         mark = (version, connection.total_changes)
         if mark != self._mark:
