@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +86,36 @@ async def test_calls_are_on_record_before_anyone_is_asked(hf, script):
     with hf.session("s") as session:
         await agent.run("go", session=session)
     assert [(one["tool"], one["begun"]) for one in seen] == [("act", False)]
+
+
+def killed_after(hf, root, type):
+    """A store with what a process had written of the session when it was killed after its first event of this type."""
+    kinds = [event.type for event in hf.events("s")]
+    opened = max(number for number, kind in enumerate(kinds) if kind == "opened")
+    lines = Path(hf.location("s"), "events.jsonl").read_bytes().splitlines(keepends=True)
+    place = root / "sessions" / "s" / "events.jsonl"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"".join(lines[: kinds.index(type, opened) + 1]))
+    return holdfast.open(root)
+
+
+@pytest.mark.parametrize("second", ["interrupted", "turn_start", "permission", "step", "tool_result"])
+async def test_a_call_that_two_kills_left_unasked_is_asked_about(hf, script, tmp_path, second):
+    """The first kill came before all were asked about, the second before the next process came to it."""
+    await asked(hf, script, [], [("act", {"what": "a"}), ("act", {"what": "b"})])
+    with killed_after(hf, tmp_path / "first", "suspended") as once:
+        once.answer(once.waiting()[0].id, True)
+        agent, _ = agent_of(script, [], "done", hf=once)
+        await agent.resume("s", answers={})
+        with killed_after(once, tmp_path / "second", second) as twice:
+            ran = []
+            agent, model = agent_of(script, ran, "done", hf=twice)
+            for one in twice.waiting():
+                twice.answer(one.id, True)  # the answer was not taken in yet
+            [one] = (await agent.resume("s", answers={})).waiting
+            assert (one.args, model.requests) == ({"what": "b"}, [])
+            assert (await agent.resume("s", answers={one.id: True})).output == "done"
+            assert ran[-1] == "b"
 
 
 @pytest.mark.parametrize(

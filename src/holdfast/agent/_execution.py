@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -153,7 +153,7 @@ class Executor:
                     await run.__aexit__(type(error), error, error.__traceback__)
             raise
 
-    async def make(self, calls: list[tuple[CallRequest, Event]]) -> list[Waiting]:
+    async def make(self, calls: Iterable[tuple[CallRequest, Event]]) -> list[Waiting]:
         """Execute calls that another process recorded and certainly did not begin."""
 
         async def one(call: CallRequest, event: Event) -> list[Waiting]:

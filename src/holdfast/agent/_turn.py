@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -133,11 +133,11 @@ async def _activity(parent: Activity, child: Spec, talk: RunLog, call_id: str | 
     )
 
 
-async def _finish(activity: Activity) -> str:
+async def _finish(activity: Activity, unbegun: Sequence[tuple[CallRequest, Event]] = ()) -> str:
     """Let a delegate work until it is done; return its answer. Raises Parked if its calls wait for an answer."""
     talk, name = activity.talk, activity.spec.name
     try:
-        if waiting := await carry_on(activity):
+        if waiting := [*await carry_on(activity), *await activity.executor.make(unbegun)]:
             raise Parked(waiting)
         outcome = await activity.loop()
         if outcome.waiting:
@@ -199,8 +199,10 @@ async def _go_on_below(parent: Activity, run: str, call: str) -> None:
         return
     talk = RunLog(parent.talk.session, run, child.name, child=True)
     talk.replay(events)
+    waiting = [ask.call for ask in parent.talk.session.live_state.asks.values()]
+    unbegun = find_unbegun((event for event in reversed(events) if event.run == run), waiting)
     try:
-        output = await _finish(await _activity(parent, child, talk, call))
+        output = await _finish(await _activity(parent, child, talk, call), unbegun)
     except Parked:
         return
     except HoldfastError as error:
@@ -474,7 +476,7 @@ def can_go_on(session: Session) -> bool:
     if not messages or not is_complete(messages) or session.live_state.unfinished:
         return bool(messages)
     # Stopped by its user: then the turn's end is among the last events, with no message since.
-    for event in reversed(list(session.events(max(session.seq - _LAST_EVENTS, 0)))):
+    for event in session.newest(max(session.seq - _LAST_EVENTS, 0)):
         if event.type == "turn_end":
             return event.data.get("reason") == "cancelled"
         if event.type in ("user", "assistant"):
@@ -512,22 +514,41 @@ def find_leftovers(session: Session) -> tuple[list[CallRequest], list[tuple[Call
     the interruption, and from then on they count as interrupted.
     """
     state = session.live_state
-    begun: list[CallRequest] = []
-    unbegun: list[tuple[CallRequest, Event]] = []
-    if not state.pending_calls or not state.open_turns:
-        return begun, unbegun
+    if not state.open_turns:
+        return [], []
     waiting = {name for ask in state.asks.values() for name in (*ask.above, ask.call)}
-    for id, call in state.pending_calls.items():
-        event = next(session.events(call.seq)) if id not in waiting else None
-        if event is None or event.type != "tool_call" or is_child(event):
+    begun = [one.seq for id, one in state.pending_calls.items() if one.begun and id not in waiting]
+    calls = [event for event in map(next, map(session.events, begun)) if event.type == "tool_call"]
+    requests = [request for event in calls if not is_child(event) and (request := _request(event))]
+    return requests, find_unbegun((event for event in session.newest() if not is_child(event)), waiting)
+
+
+def find_unbegun(newest: Iterable[Event], waiting: Collection[str | None]) -> list[tuple[CallRequest, Event]]:
+    """Return the calls of the last answer that were recorded and never begun, nor asked about.
+
+    The state does not have them: a process that was killed in between recorded that they did not run.
+    """
+    settled = set(waiting)
+    found: list[tuple[CallRequest, Event]] = []
+    for event in newest:
+        if event.type in ("user", "assistant"):
+            break
+        if event.type not in _ABOUT_CALLS:
             continue
-        params = event.data.get("params")
-        # With a mark in place of a secret it would be another call than the intended one.
-        if not isinstance(params, dict) or has_mark(bytes(event.raw)):
-            continue
-        request = CallRequest(id, call.tool, params)
-        if call.begun:
-            begun.append(request)
-        elif call.stage == "asked" and event.data.get("begun") is False:
-            unbegun.append((request, event))
-    return begun, unbegun
+        call = event.data.get(_ABOUT_CALLS[event.type])
+        if event.type == "tool_call" and call not in settled and event.data.get("begun") is False:
+            request = _request(event)
+            found += [] if request is None else [(request, event)]
+        settled.add(call)
+    return found[::-1]
+
+
+_ABOUT_CALLS = {"tool_call": "id", "tool_result": "toolCallId", "step": "call", "permission": "call"}
+
+
+def _request(event: Event) -> CallRequest | None:
+    params = event.data.get("params")
+    # With a mark in place of a secret it would be another call than the intended one.
+    if not isinstance(params, dict) or has_mark(bytes(event.raw)):
+        return None
+    return CallRequest(str(event.data.get("id")), str(event.data.get("tool")), params)

@@ -359,6 +359,10 @@ class Session:
         """Return the recorded events from ``start`` on."""
         return self._journal.events(start)
 
+    def newest(self, start: int = 0) -> Iterator[Event]:
+        """The recorded events down to ``start``, the newest first, read from the end."""
+        return self._journal.newest(start)
+
     def messages(self, provider: Provider = "neutral", *, incomplete: Incomplete = "mark") -> list[dict[str, Any]]:
         """Return the conversation, always valid for the provider; the list is the caller's, its messages read-only."""
         return _conversation.messages(self._journal, provider, incomplete)
