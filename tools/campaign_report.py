@@ -22,7 +22,7 @@ ROWS = {
     "faults": ("runs in which a call of the disk fails", 20_000, "surprises"),
     "system calls": ("real system calls failed by `strace`", 1_000, "surprises"),
     "kills": ("rounds of `kill -9`", 5_000, "lost"),
-    "approvals": ("kills of who asks, acts and answers, with a counter of effects", 1_000, "doubled or lost"),
+    "approvals": ("kills of who asks, acts and answers, with a counter of effects", 10_000, "doubled or lost"),
     "steps": ("kills of durable steps with a counter of effects", 10_000, "doubled or lost"),
     "storms": ("lives of apps stopped, continued and killed", 300, "lost"),
     "power losses": ("power losses behind FUSE", 1_000, "lost"),
