@@ -165,11 +165,11 @@ async def test_the_same_answer_counts_once_and_another_is_refused(hf, script):
     """The first answer stands, and is shown with its author to who gives another."""
     [one] = await asked(hf, script, [], ACT)
     assert hf.answer(one.id, True, by="ada").by == hf.answer(one.id, True, by="bob").by == "ada"
-    with pytest.raises(UsageError, match="allow by ada"):
+    with pytest.raises(UsageError, match="allowed by ada"):
         hf.answer(one.id, False, by="bob")
     agent, _ = agent_of(script, [], "done", hf=hf)
     await agent.resume("s", answers={one.id: True})
-    with pytest.raises(UsageError, match="allow by ada"):
+    with pytest.raises(UsageError, match="allowed by ada"):
         hf.answer(one.id, False, session_id="s")
     with pytest.raises(UsageError, match="no question"):
         hf.answer("0123", True)
@@ -189,7 +189,7 @@ async def test_an_answer_that_was_carried_out_is_still_known(hf, script):
     assert (again.status, again.output, again.messages[-1]["content"]) == ("completed", "done", "done")
     assert (ran, len(model.requests)) == (["a"], 1)
     assert hf.answer(one.id, True, by="bob").by == "ada"
-    with pytest.raises(UsageError, match="allow by ada"):
+    with pytest.raises(UsageError, match="allowed by ada"):
         hf.inbox.answer(one.id, False)
     with pytest.raises(UsageError, match="there is no question"):
         hf.answer("0" * len(one.id), True)

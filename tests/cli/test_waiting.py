@@ -9,6 +9,10 @@ import subprocess
 import sys
 
 import pytest
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+
+from holdfast.agent import Agent, Suspend, tool
 
 PROGRAM = """
 import sys
@@ -68,9 +72,63 @@ def test_asked_approved_and_done_by_three_processes(tmp_path, dies, effects):
     [one] = json.loads(holdfast("waiting", "--json").stdout)["waiting"]
     assert (one["session_id"], one["tool"], one["args"]) == ("s", "act", {"what": "x"})
     told = holdfast("approve", one["id"][:5])
-    assert told.stdout.startswith("allow"), told.stderr
+    assert told.stdout == f"Allowed: {one['id']}\n", told.stderr
     assert "No tool calls are waiting" in holdfast("waiting").stderr
     if dies:
         assert program("resume", dies).returncode == -signal.SIGKILL
     assert program("resume", "").stdout == "completed\n"
     assert out.read_text() == effects
+
+
+@tool(permission="suspend")
+def edit_file(path: str, old_string: str, new_string: str) -> str:
+    """Edit."""
+    return path + old_string + new_string
+
+
+def ask_person(question: str) -> str:
+    """Ask."""
+    raise Suspend(question)
+
+
+EDIT = ("edit_file", {"path": "a.py", "old_string": "one\ntwo", "new_string": "one\nthree"})
+ASK = ("ask_person", {"question": "When?"})
+
+
+@pytest.fixture
+def asked(library):
+    """The ids of two questions of one answer: to change a file, and to say something."""
+    model = FunctionModel(lambda *_: ModelResponse(parts=[ToolCallPart(*EDIT), ToolCallPart(*ASK)]))
+    with library.session("work", title="The work") as s:
+        Agent(model, name="coder", tools=[edit_file, ask_person], hf=library).run_sync("go", session=s)
+    return [one.id for one in library.waiting()]
+
+
+def test_a_question_is_shown_in_full_before_it_is_answered(run, asked):
+    """The list says when it was asked; one of it shows every argument, as a diff where it edits a file."""
+    assert [line.split()[0] for line in run("waiting").out.splitlines()] == ["ID", *asked]
+    assert "just now" in run("waiting").out
+    shown = run("waiting", asked[0][:6]).out
+    for part in ("edit_file", "The work", "coder", "path = a.py", "  -two", "  +three", "   one"):
+        assert part in shown
+    assert json.loads(run("waiting", asked[1], "--json").out)["waiting"][0]["args"] == {"question": "When?"}
+
+
+def test_an_answer_is_told_in_words_and_another_one_is_refused(run, library, asked):
+    """The beginning of an id is enough, also to hear that it was answered; a text answers a tool that asks."""
+    edit, ask = asked
+    assert run("deny", edit[:6], "--because", "no").out == f"Denied: {edit}\n"
+    assert run("deny", edit[:6]).out == f"Denied: {edit}\n"
+    refused = run("approve", edit[:6])
+    assert (refused.code, "answered already: denied by" in refused.err) == (2, True)
+    assert "answered already: denied by" in run("waiting", edit[:6]).err
+    assert run("approve", ask, "--edit").code == 2
+    assert run("approve", ask, "--answer", "at noon").out == f"Answered: {ask}\n"
+    assert library.waiting() == []
+
+
+def test_an_empty_id_answers_nothing(run, library, asked):
+    """A script whose variable is empty must not approve the only call that waits."""
+    run("deny", asked[1])
+    assert run("approve", "").code == 2
+    assert [one.id for one in library.waiting()] == [asked[0]]

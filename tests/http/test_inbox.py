@@ -172,7 +172,7 @@ def test_wrong_answers_are_refused(serving, space, folder):
         for said, status in (("allow", 200), ("allow", 200), ("deny", 400)):
             told = client.put(path, json={"decision": said})
             assert told.status_code == status
-        assert "allow by token" in told.json()["detail"]
+        assert "allowed by token" in told.json()["detail"]
 
 
 def test_somebody_outside_answers_one_question(serving, space, folder):

@@ -256,5 +256,5 @@ def test_what_sessions_wait_for_is_listed_and_answered(hf, talk):
     assert (told["decision"], told["reason"], told["via"]) == ("deny", "not today", "bridge")
     assert again["at"] == told["at"]
     assert (other["type"], other["code"]) == ("error", "usage")
-    assert "answered already: deny by" in other["message"]
+    assert "answered already: denied by" in other["message"]
     assert none["result"]["waiting"] == []

@@ -43,12 +43,12 @@ async def test_questions_are_answered_by_keys(sit, hf):
         await seat.press("e")
         await seat.sees("The arguments of pay")
         await seat.press("delete", "ctrl+s")
-        await seat.sees("the arguments are no JSON")
+        await seat.sees("arguments are not valid JSON")
         await seat.press("e", "ctrl+s")
         await seat.sees("Nothing waits for you.")
-    assert "allow by" in answered(hf, "aaaaaaaaaaaa")
-    assert "deny by" in answered(hf, "bbbbbbbbbbbb")
-    assert "edit by" in answered(hf, "cccccccccccc")
+    assert "allowed by" in answered(hf, "aaaaaaaaaaaa")
+    assert "denied by" in answered(hf, "bbbbbbbbbbbb")
+    assert "allowed with other arguments by" in answered(hf, "cccccccccccc")
 
 
 async def test_the_session_of_a_question_is_read(sit, hf):

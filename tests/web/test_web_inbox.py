@@ -64,9 +64,9 @@ def test_a_change_is_shown_as_a_diff_and_nothing_in_it_is_markup(hf, visitor):
 @pytest.mark.parametrize(
     ("form", "told"),
     [
-        ({"do": "allow"}, "allow by"),
-        ({"do": "deny", "because": "not today"}, "deny by"),
-        ({"do": "edit", "text": '{"path": "b.py"}'}, "edit by"),
+        ({"do": "allow"}, "allowed by"),
+        ({"do": "deny", "because": "not today"}, "denied by"),
+        ({"do": "edit", "text": '{"path": "b.py"}'}, "allowed with other arguments by"),
     ],
 )
 def test_an_answer_is_a_form(hf, visitor, form, told):
@@ -87,7 +87,7 @@ def test_a_tool_that_asks_is_answered_in_words(hf, visitor):
     assert "Which train?" in page
     assert "sleep: until" in page
     assert visitor.submit(f"/waiting/{asked.id}", do="result", text="the 9:11").status_code == 303
-    assert "result by" in answer_of(hf, asked)
+    assert "answered by" in answer_of(hf, asked)
 
 
 def test_arguments_that_are_no_json_are_shown_again(hf, visitor):
@@ -95,7 +95,7 @@ def test_arguments_that_are_no_json_are_shown_again(hf, visitor):
     [one] = ask(hf, EDIT)
     response = visitor.submit(f"/waiting/{one.id}", do="edit", text="{no json")
     assert response.status_code == 400
-    assert "the arguments are no JSON" in response.text
+    assert "arguments are not valid JSON" in response.text
     assert "{no json</textarea>" in response.text
     assert [found.id for found in hf.waiting()] == [one.id]
 

@@ -14,13 +14,14 @@ from holdfast.library import _finder, _views
 from holdfast.library._core import Core, check_text, whole
 from holdfast.model import check_id
 from holdfast.session import (
-    ID_CHARS,
     Answer,
     Result,
     Waiting,
+    answered_already,
     answered_by,
     check_settled,
     drop_answer,
+    expired,
     give_answers,
     is_late,
     kept_answers,
@@ -52,23 +53,21 @@ class Inbox:
         self._core = core
 
     def find(self, prefix: str, session: str | None = None) -> Waiting:
-        """Return the open question whose id begins with a prefix. Raises NotFound, or UsageError if several do."""
-        found = [one for one in waiting(self._core, session=session) if one.id.startswith(prefix)]
-        if not found:
-            raise NotFound(f"no open question begins with {prefix[:40]!a}", remedy="`holdfast waiting` lists them.")
-        if len(found) > 1:
-            raise UsageError(f"{len(found)} open questions begin with {prefix!a}", remedy="Give more of the id.")
-        return found[0]
+        """Return the open question whose id begins with a prefix.
+
+        Raises NotFound, and UsageError if several do, or if it was answered already or has expired.
+        """
+        id, session_id = _named(self._core, prefix, session)
+        for one in waiting(self._core, session=session_id):
+            if one.id == id:
+                return one
+        answer = kept_answers(_documents(self._core, session_id)).get(id) or _recorded(self._core, id, session_id)
+        raise expired(id, session_id) if answer is None else answered_already(answer, session_id)
 
     def answer(self, prefix: str, given: Any, **said: Any) -> Answer:
-        """Answer the question whose id begins so, as ``Holdfast.answer`` does; one that is answered by its whole id."""
-        try:
-            found = self.find(prefix)
-        except NotFound:
-            if len(prefix) != ID_CHARS:
-                raise
-            return give_answer(self._core, prefix, given, **said)
-        return give_answer(self._core, found.id, given, session_id=found.session_id, **said)
+        """Answer the question whose id begins with a prefix, as ``Holdfast.answer`` does."""
+        id, session_id = _named(self._core, prefix)
+        return give_answer(self._core, id, given, session_id=session_id, **said)
 
     def give(self, session_id: str, answers: Mapping[str, Any], *, by: str = "user") -> list[Answer]:
         """Answer questions of one session, whichever process has it open: all of them or, with UsageError, none."""
@@ -337,15 +336,40 @@ def _sealed_asks(core: Core) -> Iterator[Asks]:
 
 def _session_of(core: Core, id: str) -> str:
     check_text("the id of a question", id)
+    for known, session_id in _known(core, id):
+        if known == id:
+            return session_id
+    raise UsageError(f"there is no question {str(id)[:40]!a}", remedy="`holdfast waiting` lists the open ones.")
+
+
+def _named(core: Core, prefix: str, session: str | None = None) -> tuple[str, str]:
+    """Return the id that begins with a prefix, and its session: of an open question, else of one answered lately."""
+    check_text("the id of a question", prefix)
+    if not prefix:
+        raise UsageError("a question is named by its id", remedy="`holdfast waiting` lists them.")
+    found = {one.id: one.session_id for one in waiting(core, session=session) if one.id.startswith(prefix)}
+    found = found or {id: of for id, of in _known(core, prefix) if session in (None, of)}
+    if not found:
+        raise NotFound(f"no open question begins with {prefix[:40]!a}", remedy="`holdfast waiting` lists them.")
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} open questions begin with {prefix!a}", remedy="Give more of the id.")
+    return found.popitem()
+
+
+def _known(core: Core, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield the ids that begin with a prefix, of questions open or answered, with their sessions."""
     for meta, asks in _asks(core):
-        if id in asks:
-            return meta.session_id
+        yield from ((id, meta.session_id) for id in asks if id.startswith(prefix))
     # A question that was carried out is in no index; a repeated answer comes soon after.
     for meta in _finder.list_sessions(core, _NEWEST):
         with contextlib.suppress(HoldfastError):
-            if answered_by(_views.events(core, meta.session_id, types=("permission",)), id) is not None:
-                return meta.session_id
-    raise UsageError(f"there is no question {str(id)[:40]!a}", remedy="`holdfast waiting` lists the open ones.")
+            for event in _views.events(core, meta.session_id, types=("permission",)):
+                if isinstance(id := event.data.get("id"), str) and id.startswith(prefix):
+                    yield id, meta.session_id
+
+
+def _recorded(core: Core, id: str, session_id: str) -> Answer | None:
+    return answered_by(_views.events(core, session_id, types=("permission",)), id)
 
 
 def _args(core: Core, session_id: str, ask: AskState) -> Any:

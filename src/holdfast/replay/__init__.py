@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast, upcast_event
     from holdfast.replay.content import Media, as_json, as_pieces, as_text, kinds_said, todo_line, words_said
     from holdfast.replay.steps import PairedEntry, arguments, changed_lines, edit_of, paired
-    from holdfast.replay.transcript import Entry, Streams, Transcript, grouped, read_transcript, unreadable
+    from holdfast.replay.transcript import DECIDED, Entry, Streams, Transcript, grouped, read_transcript, unreadable
 
 # Conversations are loaded when first asked for: a program that only records needs none.
 __getattr__ = lazy(
@@ -88,7 +88,7 @@ __getattr__ = lazy(
         "_turns": "TurnView read_history",
         "content": "Media as_json as_pieces as_text kinds_said todo_line words_said",
         "steps": "PairedEntry arguments changed_lines edit_of paired",
-        "transcript": "Entry Streams Transcript grouped read_transcript unreadable",
+        "transcript": "DECIDED Entry Streams Transcript grouped read_transcript unreadable",
     },
 )
 
@@ -116,4 +116,4 @@ __all__ += ["Incomplete", "Issue", "format_issues", "recovery_line", "tell"]
 __all__ += ["LeftOut", "Recovery", "TokenCount", "TurnView", "read_history", "recover", "validate"]
 __all__ += ["PairedEntry", "arguments", "changed_lines", "edit_of", "paired"]
 __all__ += ["Media", "as_json", "as_pieces", "as_text", "kinds_said", "todo_line", "words_said"]
-__all__ += ["Entry", "Streams", "Transcript", "grouped", "read_transcript", "unreadable"]
+__all__ += ["DECIDED", "Entry", "Streams", "Transcript", "grouped", "read_transcript", "unreadable"]

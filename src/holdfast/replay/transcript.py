@@ -21,11 +21,12 @@ from holdfast.model import Event
 from holdfast.replay._state import WHY_NOT_RUN, Stage, stage_after
 from holdfast.replay.content import Piece, as_json, as_pieces, as_text, joined, kinds_said, thoughts, without_references
 
-__all__ = ["Entry", "Streams", "Transcript", "grouped", "read_transcript", "unreadable"]
+__all__ = ["DECIDED", "Entry", "Streams", "Transcript", "grouped", "read_transcript", "unreadable"]
 
 _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _SAID = ("user", "assistant", "system", "thinking")
-_ANSWERS = {"allow": "allowed", "deny": "denied", "edit": "allowed with other arguments", "result": "answered"}
+DECIDED = {"allow": "allowed", "deny": "denied", "edit": "allowed with other arguments", "result": "answered"}
+"""What is said of an answer, by its decision."""
 _QUIET_ENDS = frozenset({"completed", "suspended", "interrupted", "imported", "merged"})
 
 Data = dict[str, Any]
@@ -415,7 +416,7 @@ class Transcript:
             if stage in WHY_NOT_RUN:
                 self._not_run[key] = stage
         by, asked = data.get("by"), data.get("id")
-        said = _ANSWERS.get(str(data.get("decision")))
+        said = DECIDED.get(str(data.get("decision")))
         if said and isinstance(by, str) and isinstance(asked, str):
             tool = data.get("tool")
             head = f"{tool if isinstance(tool, str) and tool else 'the question'} {said} by {by}"
@@ -427,7 +428,7 @@ class Transcript:
         for number, (key, stage) in enumerate(self._not_run.items(), self._part):
             so_far = " so far" if stage == "asked" else ""
             head = f"{self._calls[key].tool} (event {self._waiting[key]}) not run{so_far}"
-            why = (WHY_NOT_RUN[stage],)
+            why = ("it waits for an answer" if key in self._parked.values() else WHY_NOT_RUN[stage],)
             found.append(Entry(self._due - 1, number, self._time, "note", why, head, run=key[0]))
         return found
 

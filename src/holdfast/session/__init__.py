@@ -53,16 +53,17 @@ if TYPE_CHECKING:
     from holdfast.session._writer import Draft, Writer
     from holdfast.session.asks import (
         ANSWERS,
-        ID_CHARS,
         Answer,
         Edited,
         Result,
         Waiting,
+        answered_already,
         answered_by,
         ask_id,
         check_settled,
         documents_of,
         drop_answer,
+        expired,
         give_answers,
         is_due,
         is_late,
@@ -102,8 +103,8 @@ __getattr__ = lazy(
         "_seal": "decrypt_key encrypt_key rekey_key rewriter_for",
         "_sealed_store": "SealedDocuments SealingStore opener_of sealing within",
         "asks": (
-            "ANSWERS ID_CHARS Answer Edited Result Waiting answered_by ask_id check_settled documents_of drop_answer "
-            "give_answers is_due is_late kept_answers overdue read_answer take_answers waiting_of"
+            "ANSWERS Answer Edited Result Waiting answered_already answered_by ask_id check_settled documents_of "
+            "drop_answer expired give_answers is_due is_late kept_answers overdue read_answer take_answers waiting_of"
         ),
         "_work": "Retry encode_arguments",
         "steps": "RERUN Rerun StepCall Steps idempotency_key step",
@@ -118,10 +119,12 @@ __all__ += ["Finished", "Hub", "Observer", "Observers", "Subscriber", "Timers"]
 __all__ += ["WhenForgotten", "in_event_loop", "in_thread", "uncancelled"]
 __all__ += ["RERUN", "Rerun", "Retry", "StepCall", "Steps", "encode_arguments", "idempotency_key", "step"]
 # Questions that a session waits for, and their answers.
-__all__ += ["ANSWERS", "ID_CHARS", "Answer", "Edited", "Result", "Waiting", "answered_by", "ask_id", "check_settled"]
+__all__ += ["ANSWERS", "Answer", "Edited", "Result", "Waiting", "answered_already", "answered_by", "ask_id"]
 __all__ += [
+    "check_settled",
     "documents_of",
     "drop_answer",
+    "expired",
     "give_answers",
     "is_due",
     "is_late",

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 ANSWERS = "answers/"
 _ID_BYTES = 6
-ID_CHARS = 2 * _ID_BYTES
-"""The length of the id of a question."""
 
 
 class Edited(msgspec.Struct, frozen=True):
@@ -65,8 +63,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (self.id, self.decision, self.args, self.result) == (other.id, other.decision, other.args, other.result)
 
     def __str__(self) -> str:
+        from holdfast.replay import DECIDED
+
         when = datetime.fromtimestamp(self.at / 1000, UTC).isoformat(timespec="seconds")
-        return f"{self.decision} by {self.by} at {when}"
+        return f"{DECIDED.get(self.decision, self.decision)} by {self.by} at {when}"
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,7 +245,16 @@ def check_settled(answer: Answer, counts: Answer | None, session_id: str) -> Non
     if counts.by == "expiry":
         raise expired(answer.id, session_id)
     if not counts.is_same(answer):
-        raise UsageError(f"question {answer.id} was answered already: {counts}", session_id=session_id)
+        raise answered_already(counts, session_id)
+
+
+def answered_already(counts: Answer, session_id: str) -> UsageError:
+    """Return the error for a question that has an answer."""
+    return UsageError(
+        f"question {counts.id} was answered already: {counts}",
+        remedy="The first answer counts. `holdfast waiting` lists what is open.",
+        session_id=session_id,
+    )
 
 
 def expired(id: str, session_id: str) -> UsageError:

@@ -90,7 +90,9 @@ def read_edited(text: str) -> Edited:
     try:
         changed = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"the arguments are no JSON: {error}", remedy="Mend them, and answer again.") from None
+        raise UsageError(
+            f"the arguments are not valid JSON: {error}", remedy="Correct them and answer again."
+        ) from None
     if not isinstance(changed, dict):
         raise UsageError("the arguments are no JSON object", remedy='Write them as {"name": value}.')
     return Edited(changed)

@@ -58,7 +58,7 @@ async def answer(request: Request) -> Response:
             guest_of(request).tell(Note.of(error))
             return back_to(came_from(form, "/waiting"))
         # What was typed is shown again, to be mended.
-        failed = {"ask": ask, "text": form.get("text", ""), "told": f"{error.message}. {error.remedy}"}
+        failed = {"ask": ask, "text": form.get("text", ""), "told": Note.of(error).text}
         return await asyncio.to_thread(lambda: _waiting_page(request, 400, **failed))
     goes_on = await site.talks.wake(found.session_id)
     later = "" if goes_on else " Whoever runs its agent goes on with it."
