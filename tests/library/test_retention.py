@@ -238,6 +238,37 @@ def test_the_trash_is_emptied_of_what_is_older_than_thirty_days(hf):
         hf.undelete("a")
 
 
+def test_the_trash_is_emptied_in_one_look_at_all_sessions(hf, monkeypatch):
+    """Forks of all that go are looked for together; where one is open, what it begins with stays, and the rest goes."""
+    for name in ("a", "b", "c", "other"):
+        fill(hf, name)
+    fork, looked, look = hf.fork("c"), [], hf.store.base_size
+    monkeypatch.setattr(hf.store, "base_size", lambda key: looked.append(key) or look(key))
+    for name in ("a", "b"):
+        hf.delete(name)
+    for one in hf.trash.list():
+        backdate(hf, one.key, 31)
+    assert len(hf.prune().emptied) == 2
+    assert looked.count("sessions/other") == 1
+    fill(hf, "d")
+    for name in ("c", "d"):
+        hf.delete(name)
+        backdate(hf, next(one.key for one in hf.trash.list() if one.session_id == name), 31)
+    with hf.session(fork):
+        done = hf.prune()
+    assert ([one.session_id for one in done.emptied], [*done.failed]) == (["d"], ["c"])
+    assert [one.session_id for one in hf.prune().emptied] == ["c"]
+    assert hf.verify(fork).ok
+
+
+def test_a_policy_also_deletes_what_is_too_long_to_be_archived(hf, monkeypatch):
+    """It would be archived on its way to the trash, to take less room there; that it cannot be keeps nothing."""
+    monkeypatch.setattr("holdfast.storage.files.archive.ARCHIVE_BYTES_MAX", 3)
+    fill(hf, "a", days=9)
+    done = hf.prune(policies=[Policy(keep=0, action="delete")])
+    assert (done.failed, [one.session_id for one in hf.trash.list()]) == ({}, ["a"])
+
+
 def test_what_lies_in_the_trash_since_nobody_knows_when_stays(hf):
     """Without a note of when it was deleted, nothing leaves the trash for good."""
     fill(hf, "a", days=400)

@@ -113,6 +113,18 @@ def test_a_large_folder_is_looked_through_later(store, monkeypatch):
         assert other.changes(first.mark).listed
 
 
+def test_a_larger_folder_is_looked_through_so_much_later(store, monkeypatch):
+    """The time that looking takes stays a small part of all time, however many sessions there are."""
+    monkeypatch.setattr(journal, "_LARGE_BYTES", 1)
+    mark = settled(store)
+    record(store, "new")
+    first, size = store.changes(mark), os.stat(os.path.join(store.path, "sessions")).st_size
+    late = journal.time.time_ns() + size * journal._PUT_OFF_NS
+    for later, listed in ((late - 10**9, False), (late + 10**9, True)):
+        monkeypatch.setattr(journal.time, "time_ns", lambda later=later: later)
+        assert store.changes(first.mark).listed is listed
+
+
 def test_a_large_folder_that_only_a_hand_has_changed_is_compared_at_once(store, monkeypatch):
     """Where nobody but a hand was at work there is nothing to put off, also while something is put off."""
     monkeypatch.setattr(journal, "_LARGE_BYTES", 1)

@@ -146,7 +146,7 @@ def _carry_out(
         if progress is not None:
             progress(step, total)
     result.decisions = done
-    result.emptied = [one for one in result.emptied if _empty(core, one, result.failed)]
+    result.emptied = _emptied(core, result.emptied, result.failed)
     for id, seqs in old:
         snapshots = Snapshots(core.store.documents(session_key(id)))
         for seq in seqs:
@@ -169,22 +169,33 @@ def _tried(core: Core, id: str, act: Callable[[Core, str], None]) -> str | None:
 def _archive_and_delete(core: Core, id: str) -> None:
     _trash.check_not_held(core, id)
     if core.store.capabilities.archives:
-        archive(core, id)
+        with contextlib.suppress(TooLarge):  # one that is too long to be archived goes as it is
+            archive(core, id)
     _trash.delete(core, id)
 
 
-def _empty(core: Core, one: Trashed, failed: dict[str, str]) -> bool:
-    """Remove a session for good; its forks keep only what they share with it."""
+def _emptied(core: Core, trashed: Sequence[Trashed], failed: dict[str, str]) -> builtins.list[Trashed]:
+    """Remove sessions for good and return them; their forks keep only what they share with them."""
     from holdfast.session import detach_children
 
-    try:
-        detach_children(core.store, one.key)
-        core.store.drop(one.key)
-    except HoldfastError as error:
-        failed[one.session_id] = error.message
-        return False
-    _tell_pruned(core, one.session_id, "empty", "too long in the trash")
-    return True
+    gone: builtins.list[Trashed] = []
+    detached = False
+    with contextlib.suppress(HoldfastError):  # such as a fork that is open: then each by itself
+        # Together: to find their forks all sessions of the store are looked at.
+        if trashed:
+            detach_children(core.store, *(one.key for one in trashed))
+        detached = True
+    for one in trashed:
+        try:
+            if not detached:
+                detach_children(core.store, one.key)
+            core.store.drop(one.key)
+        except HoldfastError as error:
+            failed[one.session_id] = error.message
+        else:
+            _tell_pruned(core, one.session_id, "empty", "too long in the trash")
+            gone.append(one)
+    return gone
 
 
 def _tell_pruned(core: Core, id: str, action: str, reason: str) -> None:

@@ -169,7 +169,7 @@ def detach_children(store: Store, *keys: str) -> list[str]:
     """
     above = keys[0].rpartition("/")[0]
     space = above.rpartition("/")[0] + "/" if "/" in above else ""
-    there = {entry.key for folder in ("sessions/", "trash/") for entry in store.entries(space + folder)}
+    there = {key for folder in ("sessions/", "trash/") for key in store.folders(space + folder)}
     sizes = {key: store.base_size(key) for key in sorted(there.difference(keys))}
     own: dict[int, set[bytes]] = {}
     if any(sizes.values()):

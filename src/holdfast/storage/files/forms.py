@@ -120,7 +120,8 @@ class FileForms:
 
                 size = opened.found.size
                 if size > ARCHIVE_BYTES_MAX:
-                    raise TooLarge(f"a log of {size:,} bytes is too long to be archived")
+                    remedy = f"It stays as it is: only logs up to {ARCHIVE_BYTES_MAX:,} bytes are archived."
+                    raise TooLarge(f"a log of {size:,} bytes is too long to be archived", remedy=remedy)
                 packed = pack(opened.read(), size, opened.found.node.modified)
                 with self._new_file(directory, _NEW_ARCHIVE_NAME, packed):
                     with reading(self._disk, _NEW_ARCHIVE_NAME, directory) as new:

@@ -29,7 +29,8 @@ _SIZE_MAX = 4 << 20
 # Two changes of a directory within the clock's resolution leave the same time on it.
 _TIME_GRAIN_NS = 2_000_000_000
 # Scanning a directory of this size (about 10,000 entries) takes longer than a list should. Keys that were moved there
-# by hand while Holdfast was active in it too are found only after this time.
+# by hand while Holdfast was active in it too are found only after this time, or a multiple of it for a larger one, so
+# that scanning takes about 0.3 % of all time at any size.
 _LARGE_BYTES = 1 << 18
 _PUT_OFF_NS = 10_000_000_000
 _TRIES_MAX = 3
@@ -242,8 +243,8 @@ def _read_mark(mark: str) -> _Mark | None:
 
 def _is_due(owed: int, now: int, folder: Node | None) -> bool:
     """Return whether all entries are to be scanned now: at once if they are few."""
-    is_large = folder is not None and folder.size >= _LARGE_BYTES
-    return bool(owed) and not (is_large and 0 <= now - owed < _PUT_OFF_NS)
+    multiple = 0 if folder is None else folder.size // _LARGE_BYTES
+    return bool(owed) and not 0 <= now - owed < multiple * _PUT_OFF_NS
 
 
 def _header() -> bytes:
