@@ -1,7 +1,7 @@
-"""Reading one part of a message, in whatever shape a provider gives it, as a neutral block.
+"""Reading one part of a message, in any provider's form, as a neutral block.
 
-Neutral blocks have Anthropic's shape. Readers here take any Python value, return a block that is valid by itself or
-None, and say through ``note`` what they could not keep.
+Neutral blocks have Anthropic's form. Readers here take any Python value, return a block that is valid by itself or
+None, and report through ``note`` what they could not keep.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from holdfast.model import BLOB_KEY
 from holdfast.replay._text import call_key, clean_json, clean_text, is_base64, is_blank, plain_text, template, type_name
 
 Block = dict[str, Any]
-Note = Callable[[str, str, Any], None]  # takes an issue's type, its detail and what was left out
+Note = Callable[[str, str, Any], None]  # takes an issue's type, its detail and the omitted content
 
-# What all providers take; the others get words.
+# Accepted by all providers; other types are described in words.
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-# The only kind of file that all take.
+# The only kind of file that all providers accept.
 _PDF = "application/pdf"
 
 
 def describe(block: Block) -> str:
-    """An image or document in words, for a provider that cannot take it."""
+    """Return an image or document in words, for a provider that cannot take it."""
     source = block["source"]
     what = block.get("title") or source.get("media_type") or block["type"]
     where = source.get("url") or source.get("file_id")
@@ -32,7 +32,7 @@ def describe(block: Block) -> str:
 
 
 def read_image(part: Block, note: Note) -> Block | None:
-    """An ``image``, ``image_url`` or ``input_image`` part as a neutral image, or None."""
+    """Return an ``image``, ``image_url`` or ``input_image`` part as a neutral image, or None."""
     given, url = part.get("source"), part.get("image_url")
     if isinstance(given, dict):
         source = _source(given)
@@ -48,7 +48,7 @@ def read_image(part: Block, note: Note) -> Block | None:
 
 
 def _source(given: Block) -> Block | None:
-    """A neutral source out of a neutral source: known members only, each of them a text."""
+    """Return a neutral source from a neutral source: known members only, each of them a text."""
     kind = given.get("type")
     if kind == "base64":
         return _data_source(given.get("media_type"), given.get("data"))
@@ -72,7 +72,7 @@ def _data_source(media: Any, data: Any) -> Block | None:
 
 
 def _url_source(value: Any) -> Block | None:
-    """A source for a URL; a ``data:`` URL carries the bytes itself."""
+    """Return a source for a URL; a ``data:`` URL contains the bytes itself."""
     url = plain_text(value)
     if not url:
         return None
@@ -83,7 +83,7 @@ def _url_source(value: Any) -> Block | None:
 
 
 def read_document(part: Block, note: Note) -> Block | None:
-    """A ``document``, ``file`` or ``input_file`` part as a neutral document, or None."""
+    """Return a ``document``, ``file`` or ``input_file`` part as a neutral document, or None."""
     source = _document_source(part)
     if source is None:
         note("invalid_block", "a document without usable data was dropped", None)
@@ -100,7 +100,7 @@ def read_document(part: Block, note: Note) -> Block | None:
 
 
 def _file_of(part: Block) -> Block:
-    """The member that holds an OpenAI file: the part itself in the Responses API."""
+    """Return the member that holds an OpenAI file: the part itself in the Responses API."""
     inner = part.get("file")
     return inner if isinstance(inner, dict) else part
 
@@ -124,8 +124,8 @@ def _document_source(part: Block) -> Block | None:
     return source if source is None or source.get("media_type", _PDF) == _PDF else None
 
 
-# What a tool was given and what it gave back, as providers take it.
-NO_OUTPUT = "(no output)"  # what the model reads when a tool gave nothing back: providers refuse an empty text
+# Arguments and results of tools, as providers accept them.
+NO_OUTPUT = "(no output)"  # the model's text for a tool without output: providers refuse an empty text
 
 _TEXTS = frozenset({"text", "input_text", "output_text"})
 _IMAGES = frozenset({"image", "image_url", "input_image"})
@@ -138,13 +138,13 @@ def dump_json(value: Any) -> str:
 
 
 def blob_text(reference: dict[str, Any]) -> str:
-    """What stands for a payload that is kept beside the log and was not loaded."""
+    """Return the text in place of a payload that is kept beside the log and was not loaded."""
     media = plain_text(reference.get("media")) or "data"
     return f"({media} kept apart as {plain_text(reference[BLOB_KEY]) or 'a blob'})"
 
 
 def read_input(value: Any, note: Note) -> dict[str, Any]:
-    """A call's arguments as an object; anything else is put under ``value``."""
+    """Return a call's arguments as an object; anything else is put under ``value``."""
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):  # else it is a text that holds no JSON
             value = None if is_blank(value) else json.loads(value)
@@ -157,11 +157,11 @@ def read_input(value: Any, note: Note) -> dict[str, Any]:
 
 
 def read_result(value: Any, note: Note) -> tuple[str | list[dict[str, Any]], bool]:
-    """What a tool gave back as text or blocks, and whether it says itself that it failed."""
+    """Return a tool's result as text or blocks, and whether it says itself that it failed."""
     failed = False
     if isinstance(value, dict):
         failed = value.get("error") is True
-        # A wrapper that says nothing itself.
+        # A wrapper without information of its own.
         if BLOB_KEY not in value and value.keys() == {"content"}:
             value = value["content"]
     kinds = [item.get("type") for item in value if isinstance(item, dict)] if isinstance(value, (list, tuple)) else []
@@ -176,13 +176,13 @@ def read_result(value: Any, note: Note) -> tuple[str | list[dict[str, Any]], boo
     return found, failed
 
 
-# Kept by the million: copies of a template take half the memory of dicts made one by one.
+# There may be millions of them: copies of a template take half the memory of dicts made one by one.
 _CALL = template(type="tool_use", id=None, name="", input=None)
 _RESULT = template(type="tool_result", tool_use_id=None, content="")
 
 
 def call_block(key: str | None, name: Any, given: Any, note: Note) -> Block:
-    """A call of a tool, whichever way its provider writes it."""
+    """Return a tool call, whichever way its provider writes it."""
     block = _CALL.copy()
     block["id"], block["name"] = key, plain_text(name) or ""
     block["input"] = read_input(given, note)
@@ -190,7 +190,7 @@ def call_block(key: str | None, name: Any, given: Any, note: Note) -> Block:
 
 
 def result_block(key: str | None, given: Any, note: Note, *, failed: bool = False) -> Block:
-    """The result of a call; also one that says itself that it ``failed`` is an error."""
+    """Return the result of a call; one that says itself that it ``failed`` is an error."""
     block = _RESULT.copy()
     block["tool_use_id"] = key
     block["content"], says_failed = read_result(given, note)
@@ -200,7 +200,7 @@ def result_block(key: str | None, given: Any, note: Note, *, failed: bool = Fals
 
 
 def text_result(key: str, text: str) -> Block:
-    """The result of a call that gave a text which is clean and says something."""
+    """Return the result of a call whose text is clean and not blank."""
     block = _RESULT.copy()
     block["tool_use_id"], block["content"] = key, text
     return block
@@ -245,31 +245,31 @@ OWNERS: Mapping[str, str] = {
 """Blocks that only one provider understands; they are kept for that one and left out for others."""
 
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
-"""Calls that their provider runs itself; the result stands behind the call in the same turn."""
+"""Calls that their provider runs itself; the result follows the call in the same turn."""
 
 _THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _TEXT = template(type="text", text="")
 
 
 def is_soft(block: Block) -> bool:
-    """Whether a block cannot stand alone: thinking and what belongs to one provider only."""
+    """Return whether a block cannot be alone in a message: thinking, and blocks of one provider only."""
     kind = block["type"]
     return kind == "thinking" or kind in OWNERS
 
 
 def is_thought(block: Block) -> bool:
-    """Whether a block is thinking, with which no message may end."""
+    """Return whether a block is thinking, with which no message may end."""
     return block["type"] in _THOUGHTS
 
 
 def code_of(block: Block) -> str | None:
-    """The id of the server's tool whose code makes a call; None for a call of the model itself."""
+    """Return the id of the server tool whose code makes a call; None for a call of the model itself."""
     caller = block.get("caller")
     return caller["tool_id"] if caller else None
 
 
 def is_paused(blocks: list[Block]) -> bool:
-    """Whether a message ends with a call that its provider has yet to run: it was paused there."""
+    """Return whether a message ends with a call that its provider has yet to run: it was paused there."""
     return bool(blocks) and blocks[-1]["type"] in SERVER_CALLS
 
 
@@ -280,7 +280,7 @@ def text_block(text: str) -> Block:
 
 
 def read_content(content: Any, note: Note) -> list[Block]:
-    """The blocks of a message's content: a string, a list of parts, or a single part."""
+    """Return the blocks of a message's content: a string, a list of parts, or a single part."""
     if isinstance(content, str):
         text = clean_text(content)
         if text is not content:
@@ -294,7 +294,7 @@ def read_content(content: Any, note: Note) -> list[Block]:
 
 
 def read_block(part: Any, note: Note) -> Block | None:
-    """One part as a neutral block; None if nothing of it can be kept."""
+    """Return one part as a neutral block; None if nothing of it can be kept."""
     try:
         if isinstance(part, str):
             return _read_text({"type": "text", "text": part}, note)
@@ -344,7 +344,7 @@ def _read_text(part: Block, note: Note) -> Block | None:
 
 
 def sign(block: Block, part: Block, name: str = "thought_signature") -> Block:
-    """The block with the signature of a part, under whatever name, if that is well-formed."""
+    """Return the block with the signature of a part, under whatever name, if that is well-formed."""
     signature = part.get(name)
     if isinstance(signature, str) and is_base64(signature):
         block["thought_signature"] = signature
@@ -396,7 +396,7 @@ def _read_owned(part: Block, note: Note) -> Block | None:
     return {name: value for name, value in block.items() if name != "cache_control"}
 
 
-_HINTS = {"cache_control", "caller", "toolset_name"}  # of use to Anthropic only
+_HINTS = {"cache_control", "caller", "toolset_name"}  # only meaningful to Anthropic
 _CALL_MEMBERS = frozenset({"type", "id", "name", "input", "thought_signature"} | _HINTS)
 _RESULT_MEMBERS = frozenset({"type", "tool_use_id", "content", "is_error"} | _HINTS)
 
@@ -417,7 +417,7 @@ def _read_tool_result(part: Block, note: Note) -> Block:
 
 
 def _read_words(part: Block, note: Note) -> Block | None:
-    """Something that only one provider takes, in words for the others."""
+    """Return something that only one provider takes, in words for the others."""
     note("invalid_block", f"a {part['type']} was put into words", None)
     texts = [plain_text(part.get(name)) for name in ("title", "source", "file_id", "tool_name")]
     content = part.get("content")

@@ -1,7 +1,7 @@
-"""Which events speak of one and the same tool call, as a resumable fold of bounded size.
+"""Which events belong to the same tool call, as a resumable fold of bounded size.
 
 A call may be announced in a message, begun by an event of its own, or both, in either order. One id in one run is one
-call, by the rules of a conversation's thread: ids may come again once a call is over, since some models number their
+call, by the rules of a conversation's thread: ids may be reused once a call is over, since some models number their
 calls anew in each turn.
 """
 
@@ -20,30 +20,30 @@ _ID_CHARS_MAX = 120
 _ID_CHARS_CUT = 100
 
 News = Literal["call", "arguments", "nothing"]
-"""What a half of a call adds: the call, other arguments than those known, or nothing."""
+"""What a half of a call adds: the call, changed arguments, or nothing."""
 
 
 class CallRecord(msgspec.Struct, array_like=True, gc=False):
     """A call that waits for its result, or for its other half."""
 
     tool: str
-    since: int  # when it was last begun, or announced; 0 once nobody can say how long it really takes
+    since: int  # when it was last begun, or announced; 0 once its real duration cannot be known
     mark: int
     announced: bool = False
     begun: bool = False
-    stale: bool = False  # whether the user has spoken since
-    asked: bool = False  # whether somebody decided about it
+    stale: bool = False  # whether the user has written since
+    asked: bool = False  # whether it needed a decision
 
 
 class Calls(msgspec.Struct, array_like=True):
-    """The calls that something may still be said of; the oldest are forgotten first."""
+    """The calls that may still get a result or another half; the oldest are forgotten first."""
 
     waiting: dict[str, list[CallRecord]] = {}
     answered: dict[str, CallRecord] = {}
-    """Of each id the call that was answered last and lacks a half, until the user speaks."""
+    """By id, the call that was answered last and lacks a half, until the next user message."""
 
     def take(self, run: str | None, id: str | None, tool: str, mark: int, at: int, *, begun: bool) -> News:
-        """Take in one half of a call, begun or announced; of one without an id nothing more can be said."""
+        """Process one half of a call, begun or announced; one without an id cannot be continued."""
         if id is None:
             return "call"
         key = _key(run, id)
@@ -62,7 +62,7 @@ class Calls(msgspec.Struct, array_like=True):
         return "nothing" if known.mark == mark else "arguments"
 
     def amend(self, run: str | None, id: str | None, tool: str, mark: int, at: int) -> News:
-        """Take in more about a call that was begun before; the call itself, if it is not known."""
+        """Process more data of a call that was begun before; treat it as the call itself, if it is unknown."""
         calls = () if id is None else _of_this_turn(self.waiting.get(_key(run, id), ()))
         if not calls:
             return self.take(run, id, tool, mark, at, begun=True)
@@ -70,7 +70,7 @@ class Calls(msgspec.Struct, array_like=True):
         return "arguments"
 
     def decide(self, id: str, at: int) -> None:
-        """Take in that somebody decided about a call: those that were asked about run from the last decision on."""
+        """Process a decision about a call: calls that were asked about run from the last decision on."""
         ending = _key("", id)
         key = next((one for one in reversed(self.waiting) if one.endswith(ending)), None)
         if key is None:
@@ -81,12 +81,12 @@ class Calls(msgspec.Struct, array_like=True):
                 call.since = at
 
     def answer(self, run: str | None, id: str | None) -> CallRecord | None:
-        """Take in a result; the call that it ends, wherever that is. None if none waits for it."""
+        """Process a result; return the call that it ends, in whatever run. None if no call waits for it."""
         if id is None or not self.waiting:
             return None
         key: str | None = _key(run, id)
         if key not in self.waiting:
-            # The result may stand in another run than its call: the newest call of that id, then.
+            # The result may be in another run than its call: the newest call of that id, then.
             ending = _key("", id)
             key = next((one for one in reversed(self.waiting) if one.endswith(ending)), None)
         if key is None:
@@ -103,7 +103,7 @@ class Calls(msgspec.Struct, array_like=True):
         return call
 
     def speak(self, run: str | None) -> None:
-        """Take in that the user said something: what is over then is over."""
+        """Process a user message: calls that are over then may be forgotten."""
         beginning = _key(run, "")
         for key in [key for key in self.answered if key.startswith(beginning)]:
             del self.answered[key]
@@ -113,7 +113,7 @@ class Calls(msgspec.Struct, array_like=True):
                     call.stale = True
 
     def stop_clocks(self, run: str | None = None, *, all_runs: bool = False) -> None:
-        """Take in that the work ended here: what is open now waits for someone."""
+        """Process the end of the work: open calls now wait for an answer."""
         beginning = "" if all_runs else _key(run, "")
         for key, calls in self.waiting.items():
             if key.startswith(beginning):
@@ -121,7 +121,7 @@ class Calls(msgspec.Struct, array_like=True):
                     call.since = 0
 
     def _same(self, key: str, mark: int, *, begun: bool) -> CallRecord | None:
-        """The call that this is the other half of, or another attempt at; None if it is new."""
+        """Return the call of which this is the other half or another attempt; None if it is new."""
         calls = _of_this_turn(self.waiting.get(key, ()))
         for call in calls:
             if not (call.begun if begun else call.announced):
@@ -138,7 +138,7 @@ class Calls(msgspec.Struct, array_like=True):
 
 
 def blocks_of(content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The blocks of a message with their types; words, however they are written, are "text"."""
+    """Return the blocks of a message with their types; words, in whatever form, are "text"."""
     if isinstance(content, list):
         for block in content:
             is_block = isinstance(block, dict)
@@ -148,20 +148,20 @@ def blocks_of(content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def mark_of(tool: str, params: bytes) -> int:
-    """A number for the tool and its arguments, as they are recorded, by which calls compare."""
+    """Return a number for the tool and its arguments, as recorded, by which calls are compared."""
     return crc32(params, crc32(tool.encode("utf-8", "surrogatepass")))
 
 
 def _key(run: str | None, id: str) -> str:
     if len(id) > _ID_CHARS_MAX:
-        # Ids of any length are told apart by their beginning and a checksum of the rest.
+        # Long ids are distinguished by their beginning and a checksum of the rest.
         rest = crc32(id[_ID_CHARS_CUT:].encode("utf-8", "surrogatepass"))
         return f"{run or ''}\0{id[:_ID_CHARS_CUT]}{rest:08x}"
     return f"{run or ''}\0{id}"
 
 
 def _of_this_turn(calls: Sequence[CallRecord]) -> Sequence[CallRecord]:
-    """The calls since the user last spoke; all, if they are all older."""
+    """Return the calls since the last user message; all, if they are all older."""
     return [call for call in calls if not call.stale] or calls
 
 

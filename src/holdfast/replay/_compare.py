@@ -1,4 +1,4 @@
-"""Two sessions side by side: where they parted, and what became of each."""
+"""Comparison of two sessions: where they diverged, and what each did since."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from holdfast.replay._fold import fold
 from holdfast.replay._state import LoadBlob, State, read_recorded, total_cost
 from holdfast.replay._turns import TurnEvents, TurnView, common_prefix, read_history, split_turns, tokens_of, tool_acts
 
-Cost = Callable[[list[Event]], float | None]  # what the requests in these events cost; None where that is not known
+Cost = Callable[[list[Event]], float | None]  # returns the cost of the requests in these events; None if it is unknown
 
-# Beyond so many pairs to look at, turns are simply put side by side in their order.
+# Beyond so many pairs, turns are simply matched in their order.
 _PAIRS_MAX = 4_000_000
 
 
@@ -29,31 +29,31 @@ class SessionEvents(NamedTuple):
 
 
 class Ancestor(msgspec.Struct, frozen=True, kw_only=True):
-    """What two sessions have in common: the events up to ``seq``."""
+    """The common part of two sessions: the events up to ``seq``."""
 
     session_id: str
     """The session in which the last common event was recorded."""
     seq: int
     turns: int
-    """How many turns they share; the last may have been cut by a fork."""
+    """The number of shared turns; a fork may have cut the last."""
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two. Figures are of what it did since the ancestor, unless they say otherwise."""
+    """One of the two sessions. Figures cover its events since the ancestor, unless stated otherwise."""
 
     session_id: str
     title: str | None = None
     event_count: int = 0
-    """In all."""
+    """In the whole session."""
     turns: int = 0
     tokens: int = 0
     tokens_in_all: int = 0
     cost: float | None = None
-    """In US dollars; None where that is not known."""
+    """In US dollars; None if it is unknown."""
 
 
 class TurnPair(msgspec.Struct, frozen=True, kw_only=True):
-    """Two turns that stand side by side, or one that the other side has no counterpart for."""
+    """Two matching turns, or one without a counterpart."""
 
     a: TurnView | None = None
     b: TurnView | None = None
@@ -71,7 +71,7 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileUse(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tools each side used on a file."""
+    """The tools that each side used on a file."""
 
     path: str
     a: list[str] = []
@@ -92,7 +92,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Two sessions side by side, since their last common event."""
+    """Two sessions compared since their last common event."""
 
     a: Side
     b: Side
@@ -109,10 +109,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare(a: SessionEvents, b: SessionEvents, *, cost: Cost | None = None) -> Comparison:
-    """What two sessions have in common and in what they differ. Never raises about content."""
+    """Compare two sessions. Never raises about content."""
     shared = common_prefix(a.events, b.events)
     own_a, own_b = ([event for event in side.events if event.seq > shared] for side in (a, b))
-    # What both have in common is the same in either log: one of them tells the base.
+    # The common part is the same in either log: one of them gives the base.
     base, state_a, state_b = fold(a.events, at=shared), fold(a.events), fold(b.events)
     segment = read_history(*a).segment_of(shared) if shared >= 0 else None
     common = split_turns(event for event in a.events if event.seq <= shared)
@@ -164,13 +164,13 @@ def _side(told: SessionEvents, state: State, turns: list[TurnEvents], cost: Cost
 
 
 def pair_turns(a: list[TurnEvents], b: list[TurnEvents]) -> list[TurnPair]:
-    """The turns of both in their order; those that begin with the same words side by side."""
+    """Pair the turns of both in their order; turns with the same first words are paired."""
     left, right = [turn.view() for turn in a], [turn.view() for turn in b]
     parts: Sequence[tuple[str, int, int, int, int]] = [("replace", 0, len(left), 0, len(right))]
     if len(left) * len(right) <= _PAIRS_MAX:
         asked = ([turn.user for turn in left], [turn.user for turn in right])
         parts = SequenceMatcher(None, *asked, autojunk=False).get_opcodes()
-    # Turns with the same question stand side by side, others in the order in which they came.
+    # Turns with the same question are paired, others in the order in which they came.
     return [
         TurnPair(a=one, b=other, same_question=tag == "equal")
         for tag, i, j, k, n in parts
@@ -184,7 +184,7 @@ def _count_calls(events: Iterable[Event]) -> tuple[Counter[str], Counter[str]]:
 
 
 def _count_files(events: Iterable[Event]) -> dict[str, list[str]]:
-    """The tools used on each file, each once, in order."""
+    """Return the tools used on each file, each once, in order."""
     found: dict[str, dict[str, None]] = {}
     for act in tool_acts(events):
         for path in act.files:
@@ -192,21 +192,21 @@ def _count_files(events: Iterable[Event]) -> dict[str, list[str]]:
     return {path: list(tools) for path, tools in found.items()}
 
 
-# What two sessions kept, against what they had in common: variables, memory and todos by name.
+# The differences of two states against their common base: variables, memory and todos by name.
 Did = Literal["kept", "set", "removed"]
 KINDS = ("variable", "memory", "todo")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """One thing that a state holds, in a form that tells whether two are the same."""
+    """One entry of a state, in a form that can be compared."""
 
     mark: bytes
     data: Any  # a variable's recorded value, a memory entry, or a todo
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One name under which the two sides do not hold the same."""
+    """One name under which the two sides have different entries."""
 
     kind: str
     name: str
@@ -220,14 +220,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
         return self.did(self.ours) != "kept" and self.did(self.theirs) != "kept"
 
     def did(self, side: Holding | None) -> Did:
-        """What a side did with it since they parted."""
+        """Return what a side did with it since they diverged."""
         if _mark(side) == _mark(self.base):
             return "kept"
         return "removed" if side is None else "set"
 
 
 def differences(base: State, ours: State, theirs: State) -> Iterator[Difference]:
-    """Everything in which the two states differ, by kind and name."""
+    """Return all differences of two states, by kind and name."""
     for kind in KINDS:
         before, left, right = (kept_of(state, kind) for state in (base, ours, theirs))
         for name in [*left, *(name for name in right if name not in left)]:
@@ -237,7 +237,7 @@ def differences(base: State, ours: State, theirs: State) -> Iterator[Difference]
 
 
 def kept_of(state: State, kind: str) -> dict[str, Holding]:
-    """What a state holds of one kind, by name; a todo's name is its text."""
+    """Return the entries of a state of one kind, by name; a todo's name is its text."""
     if kind == "variable":
         return {name: Holding(bytes(raw), raw) for name, raw in state.encoded.items()}
     if kind == "memory":
@@ -245,15 +245,15 @@ def kept_of(state: State, kind: str) -> dict[str, Holding]:
         return {key: Holding(bytes(one.raw) + _encode(about[key]), one) for key, one in state.memory.items()}
     found: dict[str, Holding] = {}
     for todo in state.todos:
-        # Two todos may have the same text: the second is told apart by its number.
+        # Two todos may have the same text: the second gets a number.
         name = free_name(str(todo.get("content")), found, "{} ({})")
-        # A list that is written again gets new ids; its items are known by their text.
+        # A rewritten list gets new ids; its items are identified by their text.
         found[name] = Holding(_encode({name: value for name, value in todo.items() if name != "id"}), todo)
     return found
 
 
 def free_name(name: str, taken: Container[str], form: str = "{}-{}") -> str:
-    """The name, or the first with a number behind it that is not taken."""
+    """Return the name, or the first free one with a number."""
     number, free = 2, name
     while free in taken:
         free, number = form.format(name, number), number + 1
@@ -265,7 +265,7 @@ def _mark(kept: Holding | None) -> bytes | None:
 
 
 def value_of(kind: str, kept: Holding | None, load: LoadBlob | None = None) -> Any:
-    """What is kept as a plain value; a variable in its recorded form, without what is beside it."""
+    """Return an entry as a plain value, without its metadata; ``load`` resolves references."""
     if kept is None:
         return None
     if kind == "variable":

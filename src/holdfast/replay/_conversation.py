@@ -25,16 +25,15 @@ from holdfast.replay._thread import NONE, Thread
 from holdfast.replay.content import kinds_said
 
 # Lists of messages handed out at a cost that does not grow with their length.
-#
 # The caller gets a list of its own, yet nothing is copied: two buffers take turns, and a buffer is only written to
-# while nobody else refers to it. A buffer that lags behind is brought up to date from the first message that changed.
-# If both are in use, a fresh copy takes the place of the older one.
+# while nobody else refers to it. A buffer that lags behind is updated from the first message that changed. If both are
+# in use, a fresh copy replaces the older one.
 _LONG = 16  # blocks; shorter messages are simply written anew
 
 
 @dataclass(eq=False, slots=True)
 class _Buffer:
-    """A list that may be handed out, and how much of it is known to be right."""
+    """A list that may be handed out, and how much of it is up to date."""
 
     items: list[Message] = field(default_factory=list)
     right: int = 0
@@ -43,13 +42,13 @@ class _Buffer:
     tail: _Tail | None = None
 
     def references(self) -> int:
-        """How many hold the list, this call among them."""
+        """Return the number of references to the list, including this call's."""
         return getrefcount(self.items)
 
     def fill(
         self, flat: list[Message], tail: Drafts | None, growth: Growth | None, last: list[Message]
     ) -> list[Message]:
-        """Bring the list up to date; ``last`` stands at its end for now."""
+        """Update the list; ``last`` is appended for now."""
         items = self.items
         del items[self.right :]
         items.extend(flat[self.right :] if self.right else flat)
@@ -81,7 +80,7 @@ class _Tail:
         self._extend()
 
     def follow(self) -> bool:
-        """Grow with the last message; False if it is another one, changed otherwise, or is held."""
+        """Grow with the last message; return False if it is another one, changed otherwise, or in use."""
         if self.epoch != self.drafts.epoch or self.number != len(self.drafts):
             return False
         if max(getrefcount(self.content), getrefcount(self.message)) > _TAIL_REFERENCES:
@@ -110,9 +109,9 @@ class View:
         self._fresh = min(self._fresh, index)
 
     def hand_out(self, drafts: Drafts) -> list[Message]:
-        """The messages for these drafts, as a list that the caller may keep."""
+        """Return the messages for these drafts, as a list that the caller may keep."""
         tail, growth = None, self._dialect.growth
-        # So long a last message would show if it were written anew each time.
+        # Rewriting so long a last message each time would be noticeable.
         if growth is not None and drafts.last_count() > _LONG and not drafts.told:
             tail = drafts if not growth.texts_only or drafts.last_is_texts() else None
         self._update(drafts, len(drafts) - (tail is not None))
@@ -150,13 +149,13 @@ class View:
             systems.append(at)
 
     def _pick(self) -> _Buffer:
-        """A buffer that may be written to; the one handed out longest ago first."""
+        """Return a buffer that may be written to; the one handed out longest ago first."""
         buffers = self._buffers
-        # Whoever still holds a list may look at it at any time: it must not change under them.
+        # The holder of a list may read it at any time: it must not change meanwhile.
         for index, buffer in enumerate(buffers):
             if buffer.references() <= _OWN_REFERENCES:
                 items = buffer.items
-                # Its holder may have changed it before giving it up.
+                # Its holder may have changed it before releasing it.
                 if len(items) != buffer.length or (items and items[-1] is not buffer.last):
                     items.clear()
                     buffer.right = 0
@@ -175,7 +174,7 @@ _QUIET = frozenset({"empty_result", "empty_block"})  # an empty answer is no fau
 
 
 class Scribe:
-    """Writes what one run's events say into a thread, and hands its messages out."""
+    """Writes the events of one run into a thread, and hands its messages out."""
 
     def __init__(self, incomplete: str) -> None:
         self.thread = SettledThread(incomplete)
@@ -187,7 +186,7 @@ class Scribe:
 
     @property
     def system(self) -> str | None:
-        """The system prompt: every different one, in order."""
+        """Add a system prompt: every different one, in order."""
         return "\n\n".join(self._system) or None
 
     def messages(self, provider: str) -> list[Message]:
@@ -207,7 +206,7 @@ class Scribe:
         self.thread.issues.note("unreadable_event", number, detail)
 
     def take(self, event: Event | Withdrawal, number: int) -> None:
-        """Take in one event of this run; ``number`` is its place in the log."""
+        """Process one event of this run; ``number`` is its place in the log."""
         if isinstance(event, Withdrawal):
             self.thread.retract(self.user_seq)
             return
@@ -238,7 +237,7 @@ class Scribe:
         self._say("user", read_content(data.get("content"), self._note))
 
     def on_assistant(self, data: dict[str, Any]) -> None:
-        """What the assistant said, in place of what was streamed."""
+        """Handle the assistant's message, which replaces what was streamed."""
         if "covers_from" in data:
             self._cover(data, "assistant")
         self._say("assistant", read_content(data.get("content"), self._note))
@@ -255,7 +254,7 @@ class Scribe:
 
     def _say(self, side: str, blocks: list[Block]) -> None:
         for block in blocks:
-            if block["type"] == "text":  # nearly all: it may stand on either side
+            if block["type"] == "text":  # nearly all: it may be on either side
                 self.thread.say(self._seq, side, block)
             elif (pair := admit(side, block, self._note)) is not None:
                 self.thread.take(self._seq, *pair)
@@ -280,11 +279,11 @@ class Scribe:
         self.thread.result(self._seq, block["tool_use_id"], block)
 
     def on_permission(self, data: dict[str, Any]) -> None:
-        """What a user was asked, or has answered, about a call."""
+        """Handle a question to the user about a call, or the answer."""
         self.thread.decide(call_key(data.get("call")), stage_after(data.get("decision"), data.get("id")))
 
     def on_step(self, data: dict[str, Any]) -> None:
-        """A call that was recorded before begins."""
+        """Handle the beginning of a call that was recorded before."""
         if data.get("begin") is True:
             self.thread.decide(call_key(data.get("call")), "begun")
 
@@ -307,7 +306,7 @@ class Scribe:
         replacement = data.get("replacement")
         if shown and replacement is not None:
             content = replacement.get("content", replacement) if isinstance(replacement, dict) else replacement
-            # Only words can stand in the place of others.
+            # Only words can replace others.
             words = [block for block in read_content(content, self._note) if block["type"] == "text"]
             self.thread.replace(shown[0], words)
         for seq in shown:
@@ -347,9 +346,9 @@ _TAKERS: dict[str, Callable[[Scribe, dict[str, Any]], None]] = {
 class Conversation:
     """The conversation of one run of a log, kept up to date event by event.
 
-    ``run`` is None for the top-level one, else an id that :func:`runs` gives. ``incomplete`` says what becomes of a
-    call without a result: "mark" (a stand-in result says that it was interrupted), "drop" or "keep" (for callers that
-    run it again; then the list need not be valid).
+    ``run`` is None for the top-level one, else an id that :func:`runs` gives. ``incomplete`` determines how a call
+    without a result is treated: "mark" (a stand-in result says that it was interrupted), "drop" or "keep" (for callers
+    that run it again; then the list need not be valid).
 
     Feeding an event and asking for the messages after it take the same time at any length. Events must be fed in the
     order of the log. Nothing about an event's content ever raises.
@@ -363,7 +362,7 @@ class Conversation:
         self._count = 0
 
     def feed(self, event: Event) -> None:
-        """Take in the next event of the log, of whatever run and type."""
+        """Process the next event of the log, of whatever run and type."""
         number = self._count
         self._count += 1
         try:
@@ -374,7 +373,7 @@ class Conversation:
             self._scribe.lament(number, error)
 
     def feed_all(self, events: Iterable[Event]) -> None:
-        """Take in the next events of the log: as one by one, and quicker."""
+        """Process the next events of the log: like one by one, but faster."""
         plain = self._plain
         plain.look()
         with collector_paused(length_hint(events, MANY)):
@@ -396,7 +395,7 @@ class Conversation:
             self._plain.look()
 
     def messages(self, provider: Provider = "neutral") -> list[Message]:
-        """The conversation so far, valid for the provider.
+        """Return the conversation so far, valid for the provider.
 
         The list is the caller's; later feeds do not change it. The messages in it are shared and must not be changed
         in place. Raises UsageError for an unknown provider.
@@ -421,7 +420,7 @@ class Conversation:
 
     @property
     def sources(self) -> list[list[int]]:
-        """For each neutral message the events of its blocks, counted as fed, from 0; -1 for what was put in."""
+        """For each neutral message the events of its blocks, counted as fed, from 0; -1 for inserted ones."""
         drafts = self._scribe.thread.drafts()
         return [list(drafts.seqs(index)) for index in range(len(drafts))]
 
@@ -438,7 +437,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class RunConversation:
-    """One run of a log: its id (None for the top-level one), its agent and what was said in it."""
+    """One run of a log: its id (None for the top-level one), its agent and its conversation."""
 
     id: str | None
     agent: str | None
@@ -446,8 +445,8 @@ class RunConversation:
 
 
 def runs(events: Iterable[Event], *, incomplete: Incomplete = "mark") -> list[RunConversation]:
-    """Every run of a log with its conversation, the top-level one first; for reading only."""
-    # One router sorts for all: each of them alone would see only its own part of the names.
+    """Return every run of a log with its conversation, the top-level one first; for reading only."""
+    # One router sorts for all: each run alone would see only its own part of the names.
     top = Conversation(incomplete=incomplete)
     found: dict[str | None, Conversation] = {None: top}
     agents: dict[str | None, str | None] = {}

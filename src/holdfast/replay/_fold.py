@@ -30,9 +30,9 @@ _USUAL = _reducers(TODO_TOOLS, STEPS)
 class Fold:
     """Holds a state and applies events to it, in the order of the log.
 
-    About content it never raises: data of a known type that is malformed is left out and counted in
+    It never raises about content: malformed data of a known type is left out and counted in
     ``state.ignored``, unknown types change nothing. Raises TooNew when an event says that a newer format begins; the
-    fold is then of no further use.
+    fold is then unusable.
     """
 
     __slots__ = ("_count", "_last", "_reducers", "_state", "_steps")
@@ -41,7 +41,7 @@ class Fold:
         self, state: State | None = None, *, todo_tools: Collection[str] = TODO_TOOLS, steps: Steps = STEPS
     ) -> None:
         self._state = state = State() if state is None else state
-        state.alive = True  # no event tells
+        state.alive = True  # no event records it
         self._count = state.event_count
         self._last: Event | None = None
         self._steps = steps
@@ -50,7 +50,7 @@ class Fold:
 
     @property
     def state(self) -> State:
-        """The live state; hand out ``state.copy()``. Only one thread at a time may ask for it or apply events."""
+        """The live state; hand out ``state.copy()``. Only one thread at a time may read it or apply events."""
         last = self._last
         if last is not None:
             state = self._state
@@ -58,7 +58,7 @@ class Fold:
         return self._state
 
     def apply(self, event: Event, data: dict[str, Any] | None = None) -> None:
-        """Apply one event of the current format; what the writer has as ``data`` saves decoding and is not kept."""
+        """Apply one event of the current format; the writer's ``data`` saves decoding and is not kept."""
         state = self._state
         reduce = self._reducers.get(event.type)
         if reduce is not None:
@@ -70,7 +70,7 @@ class Fold:
                 state.ignored += 1
         self._count += 1
         if event.key is None and event.timestamp and state.created_at:
-            self._last = event  # the number and time of nearly every event: when asked for
+            self._last = event  # the number and time of nearly every event: set when asked for
             return
         state, stamp = self.state, event.timestamp
         self._last = None
@@ -81,11 +81,11 @@ class Fold:
             state.keys.setdefault(event.key, event.seq)
 
     def fold(self, events: Iterable[Event]) -> State:
-        """Apply recorded events of any format, the next ones of the log; gives the live state."""
+        """Apply the next recorded events of the log, in any format; return the live state."""
         state = self._state if self._last is None else self.state
         reducer_of = self._reducers.get
         seq, count, created, updated = state.seq, 0, state.created_at, state.updated_at
-        # The same as apply, event by event, with what can wait done once at the end.
+        # The same as apply, event by event, with the deferrable work done once at the end.
         for event in upcast(events, state.format, self._steps):
             reduce = reducer_of(event.type)
             if reduce is not None:
@@ -108,7 +108,7 @@ class Fold:
 
 
 def fold(events: Iterable[Event], at: int | None = None) -> State:
-    """The state after all events of a log, or after those up to and including seq ``at``."""
+    """Return the state after all events of a log, or after those up to and including seq ``at``."""
     if at is not None:
         events = takewhile(lambda event: event.seq <= at, events)
     return Fold().fold(events)

@@ -1,7 +1,7 @@
-"""Bringing what one session did into another: which turns, as which events, and whose state wins.
+"""Merging one session into another: which turns, as which events, and whose state wins.
 
-Pure: the plan names the events to be recorded after a fork of the first session. The sessions themselves stay as they
-are.
+Pure: the plan has the events to be recorded after a fork of the first session. The sessions themselves stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Clash(msgspec.Struct, frozen=True, kw_only=True):
     ours: Any = None
     theirs: Any = None
     taken: str = ""
-    """ours, theirs or both; empty as long as nothing is decided."""
+    """ours, theirs or both; empty until it is decided."""
 
 
 Ask = Callable[[Clash], str]
@@ -56,7 +56,7 @@ Summarise = Callable[[list[TurnView]], str]  # puts turns into words
 
 
 class MergeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a merge did; the data of its ``merged`` event."""
+    """The result of a merge; the data of its ``merged`` event."""
 
     session: str
     """The session that was merged into a fork of the other."""
@@ -64,26 +64,26 @@ class MergeReport(msgspec.Struct, frozen=True, kw_only=True):
     """Its last event at that time."""
     log: str | None = None
     base: int = -1
-    """The last event that both had in common; -1 if there was none."""
+    """The last common event; -1 if there was none."""
     turns: str = "all"
     """all, chosen or summary."""
     merged_turns: int = 0
     policy: str = "ours"
     conflicts: list[Clash] = []
     taken: list[str] = []
-    """Names of what was taken over without a conflict, such as ``variable x``."""
+    """Names of entries that were taken over without a conflict, such as ``variable x``."""
     copies: list[Copy] = []
 
 
 class MergePlan(NamedTuple):
-    """The events to record after the fork, and what they amount to."""
+    """The events to record after the fork, and the report."""
 
     events: list[Event]
     report: MergeReport
 
 
 class MergeWishes(NamedTuple):
-    """How to merge, as the caller said."""
+    """The caller's options of a merge."""
 
     turns: str | Sequence[int] = "all"
     policy: str = "ours"
@@ -92,13 +92,13 @@ class MergeWishes(NamedTuple):
 
 
 class MergeBlobs(NamedTuple):
-    """What gives payloads that are kept beside each log."""
+    """Functions that load payloads kept beside each log."""
 
     ours: LoadBlob | None = None
     theirs: LoadBlob | None = None
 
 
-Words = tuple[str, int, str]  # what was said and when: the same in every copy of an event
+Words = tuple[str, int, str]  # the words and their time: the same in every copy of an event
 
 
 def _words(event: Event) -> Words:
@@ -106,9 +106,9 @@ def _words(event: Event) -> Words:
 
 
 def _is_known(turn: TurnEvents, ours: Descent, theirs: Descent, heard: dict[Words, list[int]]) -> bool:
-    """Whether ours has a turn, by descent or by an earlier merge, where both say that it would be."""
-    # A claimed origin proves nothing: a copied file goes on under the name of the first. Where words were said they
-    # must be found there too.
+    """Return whether ours has a turn, by descent or by an earlier merge, as far as it can be verified."""
+    # A claimed origin proves nothing: a copied file continues under the same name. If it has words they must be found
+    # there too.
     places = [place for one in theirs.origins(turn) for place in ours.places(one)]
     if not places or not turn.has_words:
         return bool(places)
@@ -125,10 +125,10 @@ def plan_merge(
     run: str,
     blobs: MergeBlobs | None = None,
 ) -> MergePlan:
-    """What to record, from ``first_seq`` on, so that a fork of ``a`` has what ``b`` did.
+    """Return what to record, from ``first_seq`` on, so that a fork of ``a`` includes the work of ``b``.
 
-    ``run`` is the name under which the copied turns stand; the fork's own ``forked`` event bears it too. Raises
-    UsageError for turns that there are not, and for clashes that nobody decides.
+    ``run`` is the run of the copied turns; the fork's own ``forked`` event has it too. Raises UsageError for
+    turns that do not exist, and for undecided clashes.
     """
     _check(wishes)
     blobs = blobs or MergeBlobs()
@@ -141,7 +141,7 @@ def plan_merge(
     turns = split_turns(event for event in b.events if event.seq > shared)
     chosen = _chosen([turn for turn in turns if not _is_known(turn, ours, theirs, heard)], wishes.turns)
     from_b, from_a = _merged_up_to(ours, theirs, shared), _merged_up_to(theirs, ours, shared)
-    # Whoever merged the other since they parted has the newer common state.
+    # The side that merged the other since they diverged has the newer common state.
     is_ours_newer = from_a > shared >= from_b
     base = fold(a.events, at=from_a) if is_ours_newer else fold(b.events, at=max(shared, from_b))
     state_a = fold(a.events)
@@ -195,7 +195,7 @@ def _chosen(fresh: list[TurnEvents], wanted: str | Sequence[int]) -> list[TurnEv
 
 
 def _merged_up_to(into: Descent, other: Descent, shared: int) -> int:
-    """How much of the other log had been merged into one, by the other's own numbers."""
+    """Return how much of the other log had been merged into one, by the other's own numbers."""
     ends = {(segment.log, segment.session): segment.last for segment in other.segments}
     merged = [min(merge.seq, ends.get((merge.log, merge.session), shared)) for merge in into.merges]
     return max([shared, *merged])
@@ -237,7 +237,7 @@ def _is_taken(found: Difference) -> bool:
 
 
 def _settle(found: list[Difference], clashes: list[Clash], other: str, ours: State, blobs: MergeBlobs) -> list[Event]:
-    """The events that bring the state to what was decided."""
+    """Return the events that change the state as it was decided."""
     decided = {(one.kind, one.name): one.taken for one in clashes}
     events: list[Event] = []
     todos = {name: kept.data for name, kept in kept_of(ours, "todo").items()}
@@ -256,7 +256,7 @@ def _settle(found: list[Difference], clashes: list[Clash], other: str, ours: Sta
         else:
             todos[name] = one.theirs.data
     if todos or ours.todos or any(one.kind == "todo" for one in found):
-        # Also where nothing changed: a copied call that writes todos must not have the last word.
+        # Also where nothing changed: a copied call that writes todos must not be the last to do so.
         events.append(Event.make("todo_update", {"todos": list(todos.values())}))
     return events
 
@@ -273,7 +273,7 @@ def _set(kind: str, name: str, kept: Holding | None, blobs: MergeBlobs) -> Event
 
 
 def _summary(turns: list[TurnEvents], b: SessionEvents, wishes: MergeWishes, run: str) -> list[Event]:
-    """One message in the place of the turns, as words of the user."""
+    """Return one user message in place of the turns."""
     if not turns:
         return []
     views = [turn.view() for turn in turns]
@@ -286,7 +286,7 @@ def _summary(turns: list[TurnEvents], b: SessionEvents, wishes: MergeWishes, run
 
 
 def summary_text(turns: list[TurnView]) -> str:
-    """Each turn in up to three lines: what was asked, which tools were used, what was answered."""
+    """Return each turn in up to three lines: the question, the tools, the answer."""
     lines: list[str] = []
     for turn in turns:
         said = {"asked": turn.user, "tools": ", ".join(dict.fromkeys(turn.tools)), "answered": turn.answer}
@@ -301,16 +301,16 @@ def _line(text: str) -> str:
     return words if len(words) <= _LINE_CHARS_MAX else words[: _LINE_CHARS_MAX - 1] + "…"
 
 
-# Turns of one log as events of another: with other numbers, runs and call ids, nothing else.
+# Copies of a log's turns in another log: with other numbers, runs and call ids, otherwise unchanged.
 _LIFE = frozenset({"agent_start", "agent_iteration", "agent_complete", "agent_error"})
 _PLAIN_LIFE = _LIFE | {"delegation", "delegation_complete"}
 
 
 class _Copier:
-    """Makes turns of ``b`` events that go into a fork of ``a`` from ``first_seq`` on.
+    """Copies turns of ``b`` into events for a fork of ``a`` from ``first_seq`` on.
 
-    What the top-level agent of ``b`` said stands under ``run``, what others said under names below it; ids of calls
-    that ``a`` has used get new names; numbers of events that an event refers to are those of the copies.
+    The words of ``b``'s top-level agent get the run ``run``, those of others names below it; call ids that
+    ``a`` has used are replaced; references to event numbers are changed to the copies'.
     """
 
     def __init__(self, a: SessionEvents, b: SessionEvents, first_seq: int, run: str, load: LoadBlob | None) -> None:
@@ -320,19 +320,19 @@ class _Copier:
         self._load = load
         self._runs = _runs_of(b.events)
         self._taken = set(_call_ids(a.events))
-        # An idempotency key stands for one event of a log: a second one goes without.
+        # An idempotency key belongs to one event of a log: a second one goes without.
         self._keys = {event.key for event in a.events}
         self._seqs: dict[int, int] = {}
         self._calls: dict[str, str] = {}
         self._open: set[str] = set()
 
     def copy(self, turn: TurnEvents) -> tuple[int, int]:
-        """Copy a turn; return where its first and its last event stand."""
+        """Copy a turn; return the places of its first and its last event."""
         first = self._first_seq + len(self.events)
         for event in turn.events:
             self._take(event)
-        # A turn that was still going on there has ended here: else the fork would begin in mid-turn, and its next open
-        # would call it interrupted.
+        # A turn that was still going on there ends here: else the fork would begin in mid-turn, and its next open would
+        # call it interrupted.
         for run in sorted(self._open):
             ended = {"reason": "merged"}
             self.events.append(Event.make("turn_end", ended, timestamp=turn.events[-1].timestamp, run=run))
@@ -341,7 +341,7 @@ class _Copier:
 
     def _take(self, event: Event) -> None:
         if event.run is None and event.type in _PLAIN_LIFE:
-            return  # without a run it would speak of the agents of the other log
+            return  # without a run it would refer to the agents of the other log
         data = self._data(event)
         copy = None if data is None else self._make(event, data)
         if copy is None:
@@ -355,11 +355,11 @@ class _Copier:
             self._open.discard(copy.run or "")
 
     def _make(self, event: Event, data: dict[str, Any]) -> Event | None:
-        """The copy; None for an event of a foreign log that has not even a proper type."""
+        """Return the copy; None for an event of a foreign log without a proper type."""
         key = event.key if event.key not in self._keys else None
         below = self._runs.get(event.seq)
         run = self._run if below is None else f"{self._run}.{below}"
-        # A foreign log may hold what an append refuses: then as much of it as JSON can say.
+        # A foreign log may hold what an append refuses: then as much of it as JSON can express.
         for tried in (data, clean_json(data)):
             try:
                 return Event.make(event.type, tried, timestamp=event.timestamp, run=run, key=key)
@@ -368,14 +368,14 @@ class _Copier:
         return None
 
     def _data(self, event: Event) -> dict[str, Any] | None:
-        """The data as it reads in the other log; None for what means nothing there."""
+        """Return the data as it reads in the other log; None for data without meaning there."""
         found = data_of(event)
         if has_blob(bytes(event.raw)) and self._load is not None and found:
             found = fill_references(decode_json(event.raw), self._load)
         data = dict(found)
         if event.type == "compaction":
             match data.get("covers"):
-                # A summary covers what of its events was copied, and never what stands before.
+                # A summary covers its copied events, and never earlier ones.
                 case [int(first), int(last)]:
                     here = [to for seq, to in self._seqs.items() if first <= seq <= last]
                     return {**data, "covers": [min(here), max(here)]} if here else None
@@ -403,7 +403,7 @@ class _Copier:
         return {**block, label: self._call(block[label], is_call=label == "id")}
 
     def _call(self, id: str, *, is_call: bool) -> str:
-        """The id of a call here: a new one where the other log has used it, always the same."""
+        """Return the id of a call here: a new one if this log has used it, always the same."""
         if is_call and id not in self._calls:
             self._calls[id] = free_name(id, self._taken)
             self._taken.add(self._calls[id])
@@ -411,7 +411,7 @@ class _Copier:
 
 
 def _runs_of(events: Sequence[Event]) -> dict[int, str]:
-    """The runs of the events that are not of the top-level one, by seq."""
+    """Return the runs of the events that are not of the top-level one, by seq."""
     router = Router()
     found: dict[int, str | None] = {}
     owned: dict[str, str | None] = {}
@@ -425,7 +425,7 @@ def _runs_of(events: Sequence[Event]) -> dict[int, str]:
                 found[what.seq] = run
                 if what.run is not None:
                     owned[what.run] = run
-    # What says nothing in a conversation was delivered to nobody: it goes with its run.
+    # An event outside conversations was delivered to none: it goes with its run.
     for event in events:
         if event.seq not in found and event.run is not None:
             found[event.seq] = owned.get(event.run, event.run)

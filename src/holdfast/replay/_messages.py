@@ -1,4 +1,4 @@
-"""Lists of messages of any dialect or of none: read, asked about, made what a provider takes."""
+"""Lists of messages of any or no dialect: read, queried, repaired for a provider."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ITEM_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file
 
 
 def read_message(message: Any, note: Note) -> list[Pair]:
-    """What a message says in whatever dialect. Anything that is no message says nothing."""
+    """Return the blocks of a message in whatever dialect. Anything that is not a message gives none."""
     if not isinstance(message, dict):
         note("invalid_structure", f"a {type_name(message)} is not a message: dropped", None)
         return []
@@ -34,7 +34,7 @@ def read_message(message: Any, note: Note) -> list[Pair]:
 
 
 def recognise(message: Message) -> Dialect:
-    """The dialect whose marks a message bears; the neutral one if it bears none."""
+    """Return the dialect whose marks a message has; the neutral one if it has none."""
     if "parts" in message:
         return DIALECTS["pydantic-ai" if "kind" in message else "gemini"]
     role, kind = message.get("role"), message.get("type")
@@ -45,7 +45,7 @@ def recognise(message: Message) -> Dialect:
         return DIALECTS["openai"]
     content = message.get("content")
     parts = content if isinstance(content, list) else []
-    # Of the dict itself: an object that fights back is no block, and no reason to drop the rest.
+    # Of the dict itself: a hostile object is not a block, and no reason to drop the rest.
     found = [dict.get(one, "type") for one in parts if isinstance(one, dict)]
     kinds = {kind for kind in found if isinstance(kind, str)}
     if kinds & _ITEM_PARTS:
@@ -54,7 +54,7 @@ def recognise(message: Message) -> Dialect:
 
 
 def admit(side: str, block: Block, note: Note) -> Pair | None:
-    """A block on the side where it may stand; None if it may stand on none."""
+    """Return a block on the side where it may be; None if it is allowed on none."""
     kind = block["type"]
     if kind == "tool_use":
         return "assistant", block
@@ -69,12 +69,12 @@ def admit(side: str, block: Block, note: Note) -> Pair | None:
     return side, block
 
 
-# From the neutral form to a provider's and back, as it stands, without repair.
+# Conversion from the neutral form to a provider's and back, without repair.
 def to_dialect(messages: list[Message], provider: Provider) -> list[Message]:
-    """Neutral messages in a provider's form.
+    """Return neutral messages in a provider's form.
 
-    What the provider cannot carry is put into words or left out (docs/reference/provider-rules.md). Raises UsageError
-    for an unknown provider.
+    What the provider cannot accept is put into words or left out (docs/reference/provider-rules.md). Raises
+    UsageError for an unknown provider.
     """
     dialect = dialect_of(provider)
     written: list[Message] = []
@@ -89,12 +89,15 @@ def to_dialect(messages: list[Message], provider: Provider) -> list[Message]:
 
 
 def from_dialect(messages: list[Message], provider: Provider) -> list[Message]:
-    """A provider's messages, and nothing else, in neutral form. Raises UsageError for an unknown provider."""
+    """Return a provider's messages, without anything else, in neutral form.
+
+    Raises UsageError for an unknown provider.
+    """
     return [message for side, blocks in _turns(messages, provider) for message in NEUTRAL.write(side, blocks, [])]
 
 
 def _turns(messages: list[Message], provider: str) -> list[tuple[str, list[Block]]]:
-    """Who says what; neighbouring messages of one side are one turn."""
+    """Return the turns; neighbouring messages of one side are one turn."""
     dialect = dialect_of(provider)
     turns: list[tuple[str, list[Block]]] = []
     for message in messages:
@@ -109,19 +112,19 @@ def _turns(messages: list[Message], provider: str) -> list[tuple[str, list[Block
 
 
 def ignore(type: str, detail: str, content: Any) -> None:
-    """Take no notice."""
+    """Do nothing."""
 
 
-# Questions about a list of messages, and the small answers that callers need to go on.
+# Queries on a list of messages, and the small answers that callers need to go on.
 def has_incomplete_tool_call(messages: list[Message]) -> bool:
-    """Whether the list ends with a call that has no result."""
+    """Return whether the list ends with a call that has no result."""
     return last_tool_call(messages) is not None
 
 
 def last_tool_call(messages: list[Message]) -> dict[str, Any] | None:
-    """The call with which the list ends, as ``{id, name, input}``; the first if there are several.
+    """Return the call with which the list ends, as ``{id, name, input}``; the first if there are several.
 
-    Of parallel calls that are answered in part, the first one without a result. None if the list ends otherwise.
+    Of parallel calls with some results, the first one without. None if the list ends otherwise.
     """
     answered: set[Any] = set()
     for message in reversed(messages):
@@ -137,7 +140,7 @@ def last_tool_call(messages: list[Message]) -> dict[str, Any] | None:
 
 
 def is_complete(messages: list[Message]) -> bool:
-    """Whether the assistant had the last word: it spoke last and waits for no result."""
+    """Return whether the assistant's message is last and waits for no result."""
     pairs = _read(messages[-1]) if messages else []
     return bool(pairs) and all(side == "assistant" and block["type"] != "tool_use" for side, block in pairs)
 
@@ -145,15 +148,15 @@ def is_complete(messages: list[Message]) -> bool:
 def tool_result_message(
     tool_call_id: str, result: Any, *, is_error: bool = False, provider: Provider = "neutral"
 ) -> Message:
-    """The message that answers a call. Raises UsageError for an unknown provider."""
+    """Return the message that answers a call. Raises UsageError for an unknown provider."""
     block = result_block(tool_call_id, result, ignore, failed=is_error)
     return dialect_of(provider).write("user", [block], [])[0]
 
 
 def recover_todos(events: Iterable[Event], names: Collection[str] = TODO_TOOLS) -> list[dict[str, Any]]:
-    """The todos as last written, by a call to one of these tools or by a ``todo_update`` event.
+    """Return the todos as last written, by a call to one of these tools or by a ``todo_update`` event.
 
-    Names are compared without regard to case. Empty if there are none, or if the last ones are malformed.
+    Names are compared case-insensitively. Empty if there are none, or if the last ones are malformed.
     """
     wanted = {name.lower() for name in names}
     todos: list[dict[str, Any]] = []
@@ -176,11 +179,10 @@ def _read(message: Any) -> list[Pair]:
 
 
 # Any list in, a list out that the provider accepts, and a report of what was changed.
-#
-# The layers: 1 structure (what is no message is dropped), 2 relationships (calls and results are paired), 3 sequence
+# The layers: 1 structure (what is not a message is dropped), 2 relationships (calls and results are paired), 3 sequence
 # (turns alternate, results follow their calls), 4 emptiness (a message that lost everything goes; after the
-# relationships, because dropping calls empties messages), 5 validation by the provider's rules. If the last one
-# should ever fail, a ladder of cruder cuts leads down to the empty list.
+# relationships, because dropping calls empties messages), 5 validation by the provider's rules. If the last one should
+# ever fail, a ladder of cruder cuts leads down to the empty list.
 _LAST_DROPPED_MAX = 5
 
 
@@ -188,8 +190,8 @@ _LAST_DROPPED_MAX = 5
 class Sanitized:
     """A list that the provider accepts, and what was changed to make it so.
 
-    ``system`` holds system prompts that the provider does not take inside the list. ``recovered`` is always True:
-    there is no input that cannot be recovered from, if only to a fresh start.
+    ``system`` holds system prompts that the provider does not accept inside the list. ``recovered`` is always True:
+    every input can be recovered from, if only to a fresh start.
     """
 
     messages: list[Message]
@@ -201,19 +203,19 @@ class Sanitized:
 def sanitize(messages: Any, provider: Provider = "anthropic", incomplete: Incomplete = "drop") -> Sanitized:
     """Make any value a list of messages that the provider's rules accept.
 
-    Takes messages of every dialect, mixtures and garbage. A valid list comes out as it is, without issues; what can
-    stay untouched stays untouched. ``incomplete`` says what becomes of calls without a result: "drop", "mark" or
-    "keep" (then the list need not be valid). Takes linear time. Never raises for anything in ``messages``; UsageError
-    for an unknown provider or word.
+    Takes messages of every dialect, mixtures and garbage. A valid list is returned unchanged, without issues; other
+    lists change as little as possible. ``incomplete`` determines how calls without results are treated: "drop", "mark"
+    or "keep" (then the list need not be valid). Takes linear time. Never raises for anything in ``messages``;
+    UsageError for an unknown provider or word.
     """
     dialect = dialect_of(provider)
     check_incomplete(incomplete)
     if _is_valid(messages, provider):
         return Sanitized(list(list.__iter__(messages)))
-    if not issubclass(type(messages), (list, tuple)):  # isinstance would ask the value itself
+    if not issubclass(type(messages), (list, tuple)):  # isinstance would call the value's own code
         detail = f"a {type_name(messages)} is no list: a fresh start"
         return Sanitized([], [Issue("not_a_list", "list", detail)])
-    # Of the list itself: what a subclass of it gives may be anything, or nothing.
+    # By the list's own methods: a subclass may return anything, or nothing.
     items = list((list if isinstance(messages, list) else tuple).__iter__(messages))
     try:
         with collector_paused(len(items)):
@@ -274,7 +276,7 @@ class _Repair:
 
     # --- layer 5
     def _finish(self) -> list[Message]:
-        """The repaired list: with the original messages where they still say the same."""
+        """Return the repaired list: with the original messages where they still say the same."""
         name = self._dialect.name
         drafts = list(self._thread.drafts())
         rendered = self._render(drafts, originals=True)
@@ -309,7 +311,7 @@ class _Repair:
         return [self._original(*one) if originals else one[1] for one in system] + rendered
 
     def _original(self, source: int, message: Message) -> Message:
-        """A message as it was given, if what was written for it says no more and no less."""
+        """Return the original message, if the rewritten one says exactly the same."""
         given = self._items[source] if source >= 0 else None
         try:
             same = isinstance(given, dict) and covers(given, message, self._dialect.name)
@@ -323,15 +325,14 @@ def _is_valid(messages: Any, provider: Provider) -> bool:
 
 
 def fall_back(messages: list[Message], is_valid: Callable[[list[Message]], bool]) -> list[Message]:
-    """The list without its last one to five messages; else its first half; else nothing: whatever is valid."""
+    """Return the list without its last one to five messages; else its first half; else nothing: whatever is valid."""
     shorter = [messages[:-count] for count in range(1, _LAST_DROPPED_MAX + 1)]
     return next((part for part in (*shorter, messages[: len(messages) // 2]) if is_valid(part)), [])
 
 
-# Whether a message as it was given says exactly what a message written anew says.
-#
-# If so, the given one is handed on: with the members that only its sender knows the use of, and with its text for
-# arguments byte for byte.
+# Whether an original message says exactly what the rewritten one says.
+# If so, the original is handed on: with members that only its sender understands, and with the text of its arguments
+# byte for byte.
 _EXTRA: dict[str, frozenset[str]] = {
     "neutral": frozenset({"cache_control", "caller", "toolset_name"}),
     "anthropic": frozenset({"cache_control", "caller", "toolset_name"}),
@@ -347,7 +348,7 @@ _EXTRA: dict[str, frozenset[str]] = {
 
 
 def covers(given: Any, written: Any, provider: str) -> bool:
-    """Whether ``given`` says what ``written`` says, and beside it only what does no harm."""
+    """Return whether ``given`` says what ``written`` says, and otherwise has only harmless members."""
     if given is written:
         return True
     if isinstance(written, dict):

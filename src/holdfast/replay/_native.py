@@ -1,8 +1,8 @@
-"""Messages as a provider's library gave them, handed back to that provider as they were.
+"""Messages as a provider's library gave them, handed back to that provider unchanged.
 
-An event that says what a provider's message said carries that message under ``native``; an empty list if our own form
-of it is the same. It is handed back while everything in it still stands, the provider takes it, and its calls and
-results still find each other; else the event's words are written in the provider's form like anybody's.
+An event with the content of a provider's message has that message under ``native``; an empty list if our own form of
+it is the same. It is handed back while all its content is still in the conversation, the provider accepts it, and its
+calls and results still match; else the event's content is written in the provider's form like any other.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from holdfast.replay._rules import check_alone, goes_on
 if TYPE_CHECKING:
     from holdfast.replay._pieces import Drafts
 
-# A shorter text takes less room than what stands for it.
+# A shorter text takes less space than a reference to it.
 _SHARED_CHARS_MIN = 40
-_SAME = ""  # the one member of an object that stands for a text of the event, by its number
+_SAME = ""  # the one member of an object that refers to a text of the event, by its number
 
 
 @dataclass(eq=False, slots=True)
 class Native:
-    """The messages of one event, and the blocks it said; ``reused`` are ids of its calls that other calls had before.
+    """The messages of one event, and its blocks; ``reused`` are ids of its calls that other calls had before.
 
-    What is asked of it is answered once for each provider.
+    Answers are cached for each provider.
     """
 
     messages: list[Message] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Native:
     _known: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def fits(self, provider: str) -> bool:
-        """Whether the provider takes each of the messages, wherever it may stand."""
+        """Return whether the provider accepts each of the messages, wherever it is."""
         found = self._known.get(("fits", provider))
         if found is None:
             rules = check_alone(self.messages, provider)
@@ -46,7 +46,7 @@ class Native:
         return found
 
     def is_plain(self, dialect: Dialect) -> bool:
-        """Whether results in our own form answer the calls in the messages."""
+        """Return whether results in our own form answer the calls in the messages."""
         found = self._known.get(("plain", dialect.name))
         if found is None:
             calls = [block["id"] for block in self.blocks if block["type"] == "tool_use"]
@@ -56,7 +56,7 @@ class Native:
         return found
 
     def answers(self, dialect: Dialect, call: Block) -> bool:
-        """Whether the message, which is a result, answers a call in our own form."""
+        """Return whether the message, which is a result, answers a call in our own form."""
         found = self._known.get(("answers", dialect.name))
         if found is None:
             written = dialect.write("assistant", [call], [])
@@ -66,7 +66,7 @@ class Native:
 
 @dataclass(eq=False, slots=True)
 class NativeMessages:
-    """What of a conversation came as a provider's messages, by event; ``systems`` in order."""
+    """The parts of a conversation that came as a provider's messages, by event; ``systems`` in order."""
 
     natives: dict[int, Native] = field(default_factory=dict)
     systems: list[tuple[int, Native]] = field(default_factory=list)
@@ -75,7 +75,7 @@ class NativeMessages:
         return bool(self.natives or self.systems)
 
     def forget(self, first: int, last: int) -> bool:
-        """Forget events that no longer say what they said; whether a system message was one."""
+        """Forget events whose content has changed; return whether a system message was one."""
         for seq in [seq for seq in self.natives if first <= seq <= last]:
             del self.natives[seq]
         gone = [at for at, (seq, _) in enumerate(self.systems) if first <= seq <= last]
@@ -84,7 +84,7 @@ class NativeMessages:
         return bool(gone)
 
     def system_messages(self, dialect: Dialect, at: int, before: int | None = None) -> tuple[list[Message], int]:
-        """The system messages from number ``at`` on that came before an event; how many now."""
+        """Return the system messages from number ``at`` on that came before an event, and their number now."""
         found: list[Message] = []
         while at < len(self.systems) and (before is None or self.systems[at][0] < before):
             native = self.systems[at][1]
@@ -95,9 +95,9 @@ class NativeMessages:
 
 
 def write_draft(dialect: Dialect, page: Drafts, index: int, at: int) -> tuple[list[Message], int]:
-    """The messages for one draft; what of it came as the provider's messages is those.
+    """Return the messages for one draft; parts that came as the provider's messages are used unchanged.
 
-    System messages from number ``at`` on stand where they were recorded; how many there were then.
+    System messages from number ``at`` on are put where they were recorded; their number is returned too.
     """
     role, before = page.role(index), page.blocks(index - 1) if index else []
     fragments = [
@@ -109,7 +109,7 @@ def write_draft(dialect: Dialect, page: Drafts, index: int, at: int) -> tuple[li
         return dialect.join(fragments) if len(fragments) > 1 else fragments[0].messages, at
     written: list[Message] = []
     for seq, messages, is_result in fragments:
-        # Nothing may stand between a call and its result.
+        # Nothing may be between a call and its result.
         if not is_result and (dialect.systems == "anywhere" or not (index or written)):
             systems, at = page.told.system_messages(dialect, at, seq)
             written += systems
@@ -124,7 +124,7 @@ def last_systems(dialect: Dialect, page: Drafts, at: int) -> list[Message]:
 
 
 class _Part(NamedTuple):
-    """The blocks of one event, or of a few, in a draft, and the message that stands for them."""
+    """The blocks of one event, or of a few, in a draft, and the message for them."""
 
     seq: int
     blocks: list[Block]
@@ -137,7 +137,7 @@ class _Part(NamedTuple):
 
 
 def _parts(dialect: Dialect, page: Drafts, index: int) -> list[_Part]:
-    """The parts of a draft; all of it is one if its messages could not follow each other."""
+    """Return the parts of a draft; all of it is one if its messages could not follow each other."""
     parts = list(_split(page, index))
     for at, part in enumerate(parts):
         if part.native is not None and not _stands(dialect, page, index, part.native, part.blocks):
@@ -168,7 +168,7 @@ def _is_result(block: Block) -> bool:
 
 
 def _stands(dialect: Dialect, page: Drafts, index: int, native: Native, part: list[Block]) -> bool:
-    """Whether a message can be handed back for what is left of its blocks."""
+    """Return whether a message can be handed back for the remaining blocks."""
     stood_in = _is_result(part[0]) and not _is_result(native.blocks[0])
     if stood_in or len(part) != len(native.blocks) or not native.fits(dialect.name):
         return False
@@ -180,7 +180,7 @@ def _stands(dialect: Dialect, page: Drafts, index: int, native: Native, part: li
         return _has_results(dialect, page, index, native, part)
     if not _is_result(part[0]):
         return True
-    # A result has to find its call: the message that it was made for, or one in our form.
+    # A result has to match its call: the original message, or one in our form.
     for before in _parts(dialect, page, index - 1):
         call = next((block for block in before.blocks if block.get("id") == part[0]["tool_use_id"]), None)
         if call is not None:
@@ -189,8 +189,8 @@ def _stands(dialect: Dialect, page: Drafts, index: int, native: Native, part: li
 
 
 def _has_results(dialect: Dialect, page: Drafts, index: int, native: Native, part: list[Block]) -> bool:
-    """Whether the results of a message's calls will answer them: in our form, or all in its own."""
-    # In ours it does not matter in which form each result comes.
+    """Return whether the results of a message's calls will answer them: in our form, or all in its own."""
+    # With our form it does not matter in which form each result comes.
     if native.is_plain(dialect) or index + 1 >= len(page):
         return True
     natives = page.told.natives
@@ -204,7 +204,7 @@ def _has_results(dialect: Dialect, page: Drafts, index: int, native: Native, par
 
 
 def pack(messages: list[Message], said: Any) -> list[Any]:
-    """Messages as they are recorded: long texts that the event has anyway are named by number."""
+    """Return messages in recorded form: long texts that the event has anyway are referred to by number."""
     texts = _texts(said) or []
     numbers = {text: n for n, text in enumerate(texts) if len(text) >= _SHARED_CHARS_MIN}
     return [_pack(message, numbers) for message in messages]
@@ -222,7 +222,7 @@ def _pack(value: Any, numbers: dict[str, int]) -> Any:
 
 
 def unpack(packed: Any, said: Any) -> list[Message] | None:
-    """The messages again; None if what is recorded is not whole, such as with a blob missing."""
+    """Return the original messages; None if the record is incomplete, such as with a blob missing."""
     texts = _texts(said)
     if texts is None or not isinstance(packed, list):
         return None
@@ -248,7 +248,7 @@ def _unpack(value: Any, texts: list[str]) -> Any:
 
 
 def _texts(said: Any) -> list[str] | None:
-    """Every text in a value in its order; None if one of them is elsewhere."""
+    """Return every text in a value in its order; None if one of them is elsewhere."""
     found: list[str] = []
     waiting = [said]
     while waiting:

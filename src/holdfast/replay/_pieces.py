@@ -1,7 +1,7 @@
-"""The pieces a conversation is assembled from, the drafts made of them, and what was changed.
+"""The pieces of a conversation, the drafts made of them, and the issues.
 
-There may be millions of pieces and they form no cycles, so the garbage collector need not visit them. Which event a
-piece is of is told by its place among the others.
+There may be millions of pieces and they form no cycles, so the garbage collector need not visit them. The event of a
+piece is given by its place among the others.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from holdfast.replay._text import is_blank
 if TYPE_CHECKING:
     from holdfast.replay._dialects._form import Dialect
 
-NOWHERE = -1  # the event of what no event said
+NOWHERE = -1  # the event of inserted content
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One thing that was wrong and what was done about it.
+    """One problem and what was done about it.
 
     ``type`` is a stable word (docs/explanation/recovery.md lists them), ``where`` names the event or the message,
     ``detail`` is a sentence. ``content`` holds what is not among the messages, so that a text or a completed call is
-    always either there or here.
+    always in one of the two.
     """
 
     type: str
@@ -44,7 +44,7 @@ class Issue:
 
 
 class IssueList(list[Issue]):
-    """A list of issues with a shorthand for adding one. ``unit`` is what numbers count."""
+    """A list of issues with a shorthand for adding one. ``unit`` names what the numbers count."""
 
     unit = "event"
 
@@ -55,7 +55,7 @@ class IssueList(list[Issue]):
 
 
 def format_issues(issues: Iterable[Issue]) -> str:
-    """All issues, or "No issues found", as one line of text. Raises UsageError for what are no issues."""
+    """Return all issues, or "No issues found", as one line of text. Raises UsageError for other values."""
     try:
         found = [f"[{issue.type}] {issue.detail}" for issue in issues]
     except (TypeError, AttributeError):
@@ -67,7 +67,7 @@ def format_issues(issues: Iterable[Issue]) -> str:
 
 
 def unreached(drafts: Iterable[MessageDraft], dialect: Dialect, unit: str = "event") -> list[Issue]:
-    """An issue for each image or document that the provider could not fetch, and that is named."""
+    """Return an issue for each image or document that the provider could not fetch, and that is only named."""
     return [
         Issue("unreachable", f"{unit} {seq}", f"{url[:200]} is only named: not for {dialect.name}")
         for draft in drafts
@@ -77,24 +77,24 @@ def unreached(drafts: Iterable[MessageDraft], dialect: Dialect, unit: str = "eve
 
 
 def recovery_line(session_id: str, issues: Iterable[Issue]) -> str:
-    """The line for a log: which session was recovered and what was changed."""
+    """Return the line for a log: which session was recovered and what was changed."""
     return f"Session {session_id} recovery: {format_issues(issues)}"
 
 
 Incomplete = Literal["mark", "drop", "keep"]
-"""What becomes of a call without a result: see :class:`Conversation`."""
+"""How a call without a result is treated: see :class:`Conversation`."""
 INCOMPLETE: tuple[str, ...] = get_args(Incomplete)
 
 
 def check_incomplete(incomplete: str) -> str:
-    """The word itself. Raises UsageError if there is no such way to treat incomplete calls."""
+    """Return the word itself. Raises UsageError if there is no such treatment of incomplete calls."""
     if incomplete not in INCOMPLETE:
         raise UsageError(f"incomplete={incomplete!r}: one of {', '.join(INCOMPLETE)}")
     return incomplete
 
 
 class BlockPiece(msgspec.Struct, gc=False, eq=False):
-    """One block that one event said."""
+    """One block of one event."""
 
     role: str
     block: Block
@@ -102,14 +102,14 @@ class BlockPiece(msgspec.Struct, gc=False, eq=False):
     shown: bool = True
 
     def explain(self, seq: int, issues: IssueList, incomplete: str) -> None:
-        """Say why this piece of that event is not among the messages, if it is not."""
+        """Report why this piece of that event is not among the messages, if it is not."""
         if not self.shown:
             detail = f"a {self.block['type']} block that nothing follows was left out"
             issues.note("incomplete_block", seq, detail, self.block)
 
 
 class Summary(BlockPiece, gc=False, eq=False):
-    """What stands for pieces that were taken out."""
+    """A summary in place of other pieces."""
 
 
 class CallPiece(BlockPiece, gc=False, eq=False, kw_only=True):
@@ -129,7 +129,7 @@ class CallPiece(BlockPiece, gc=False, eq=False, kw_only=True):
     stage: Stage = "begun"
 
     def stand_in(self) -> Block:
-        """What a model is told in the place of a result that never came."""
+        """Return the result for the model in place of one that never came."""
         why = WHY_NOT_RUN.get(self.stage)
         told = f"(not run: {why})" if why else "(interrupted: whether this call took effect is unknown)"
         return {"type": "tool_result", "tool_use_id": self.block["id"], "content": told, "is_error": True}
@@ -139,14 +139,14 @@ class CallPiece(BlockPiece, gc=False, eq=False, kw_only=True):
             mark = "not run" if self.stage in WHY_NOT_RUN else "interrupted"
             done = {"drop": "dropped", "mark": f"marked as {mark}", "keep": "kept"}[incomplete]
             detail = f"call {self.block['id']} to {self.block['name']} has no result: {done}"
-            # Marked and kept calls are among the messages: only what is not there is in the report.
+            # Marked and kept calls are among the messages: only what is missing is in the report.
             content = self.block if incomplete == "drop" else None
             issues.note("incomplete_tool_call", seq, detail, content)
 
 
 @dataclass(eq=False, slots=True)
 class ServedCall:
-    """A server's call that is shown without a result; ``carried`` once other calls' results stand behind it."""
+    """A server call that is shown without a result; ``carried`` once other calls' results follow it."""
 
     piece: BlockPiece
     seq: int
@@ -171,7 +171,7 @@ class Mark(BlockPiece, gc=False, eq=False, kw_only=True):
 
 
 class Stream(BlockPiece, gc=False, eq=False, kw_only=True):
-    """Streamed text that no final event covers yet: what an interrupted user saw."""
+    """Streamed text that no final event covers yet: what the user saw before an interruption."""
 
     index: int
     kind: str
@@ -182,26 +182,25 @@ class Stream(BlockPiece, gc=False, eq=False, kw_only=True):
         self.gone = self.gone and is_blank(text)
 
     def cut(self, seq: int) -> None:
-        """Take out the deltas from ``seq`` on."""
+        """Remove the deltas from ``seq`` on."""
         self.parts = [part for part in self.parts if part[0] < seq]
         self.gone = all(is_blank(text) for _, text in self.parts)
 
     def settle(self) -> None:
-        """Make one block of the deltas; only when it is needed, for there may be thousands."""
+        """Make one block of the deltas; only when needed, because there may be thousands."""
         text = "".join(part for _, part in self.parts)
         self.block = {"type": "thinking", "thinking": text} if self.kind == "thinking" else text_block(text)
 
 
-# Drafts of messages: which blocks are one, and which events said them.
-#
+# Drafts of messages: which blocks form one, and which events they came from.
 # A conversation may have millions of them, so they are kept end to end: a place in a list and two numbers for each
 # block, a number for each message.
 ROLES = ("user", "assistant")
-"""They take turns, and the user begins."""
+"""They alternate, and the user begins."""
 
 
 class MessageDraft(NamedTuple):
-    """A message by itself: its blocks and, for each, the event that said it."""
+    """A message by itself: its blocks and, for each, its event."""
 
     role: str
     blocks: list[Block]
@@ -210,7 +209,7 @@ class MessageDraft(NamedTuple):
 
 
 def _is_plain(piece: BlockPiece) -> bool:
-    """Whether a piece is told by its block: words, or a call that an event began, or its result."""
+    """Return whether a piece follows from its block: words, or a call that an event began, or its result."""
     if piece.gone or not piece.shown:
         return False
     if isinstance(piece, CallPiece):
@@ -225,7 +224,7 @@ def _is_plain(piece: BlockPiece) -> bool:
 class Drafts:
     """All drafts of a conversation. ``epoch`` changes when they do anything else than grow.
 
-    ``flat`` are the blocks of all messages, ``told`` what came as messages of a provider.
+    ``flat`` are the blocks of all messages, ``told`` the parts that came as messages of a provider.
     """
 
     __slots__ = ("_seqs", "_starts", "_summaries", "_texts_from", "epoch", "flat", "told")
@@ -251,18 +250,18 @@ class Drafts:
         return ROLES[index & 1]
 
     def blocks(self, index: int) -> list[Block]:
-        """The blocks of one message, as a list of the caller's."""
+        """Return the blocks of one message, as a list of the caller's."""
         return self.flat[self._part(index)]
 
     def spans(self, start: int, stop: int) -> Iterator[list[Block]]:
-        """The blocks of each message from one to before another, as lists of the caller's."""
+        """Yield the blocks of each message from one to before another, as lists of the caller's."""
         flat, edges = self.flat, self._starts[start : stop + 1]
         if stop == len(self._starts):
             edges.append(len(flat))
         return (flat[low:high] for low, high in pairwise(edges))
 
     def last_blocks(self, skipped: int) -> list[Block]:
-        """The blocks of the last message after so many of them."""
+        """Return the blocks of the last message after so many of them."""
         return self.flat[self._starts[-1] + skipped :]
 
     def is_assistants(self) -> bool:
@@ -278,7 +277,7 @@ class Drafts:
         return self._seqs[self._part(index)]
 
     def add(self, role: str, block: Block, seq: int) -> int:
-        """Add a block and the event that said it to the last message or a new one; return which it is."""
+        """Add a block and its event to the last message or a new one; return which it is."""
         starts, blocks = self._starts, self.flat
         last = len(starts) - 1
         if ROLES[last & 1] != role:
@@ -296,10 +295,10 @@ class Drafts:
 
     # --- from blocks back to pieces
     def parted(self, first: int, last: int, pieces: Sequence[BlockPiece]) -> int | None:
-        """The newest event of the blocks from ``first`` on, if these tell the pieces they were made of.
+        """Return the newest event of the blocks from ``first`` on, if the pieces can be rebuilt from them.
 
-        They do if each piece is words, or a call that an event began and its result, and what comes before words was
-        recorded before them. ``last`` is the newest event of the blocks before; None if they do not.
+        They can if each piece is words, or a call that an event began and its result, and everything before words was
+        recorded before them. ``last`` is the newest event of the blocks before; None if they cannot.
         """
         first += first == 0 < len(self.flat) and self._seqs[0] == NOWHERE
         if len(self.flat) - first != len(pieces) or not all(map(_is_plain, pieces)):
@@ -311,18 +310,18 @@ class Drafts:
         return last
 
     def words_before(self, stop: int, seq: int) -> int:
-        """The last block before ``stop`` that is words of an event not after ``seq``; else the first."""
+        """Return the last block before ``stop`` that is words of an event not after ``seq``; else the first."""
         while stop > 0:
             stop -= 1
             if self._seqs[stop] <= seq and self.flat[stop]["type"] == "text":
                 break
-        # What was put before the first words comes and goes with them.
+        # What was inserted before the first words comes and goes with them.
         return 0 if stop == 1 and self._seqs[0] == NOWHERE else stop
 
     def pieces(self, start: int, stop: int) -> tuple[list[BlockPiece], array[int], array[int]]:
-        """The pieces that :meth:`parted` blocks were made of, their events, and the blocks before each of them.
+        """Return the pieces that :meth:`parted` blocks were made of, their events, and the blocks before each of them.
 
-        The last is NOWHERE inside of a group. ``start`` is a block of words, or the first.
+        The last is NOWHERE inside a group. ``start`` is a block of words, or the first.
         """
         opening = start == 0 and self._seqs[0] == NOWHERE
         made: list[tuple[int, BlockPiece]] = []
@@ -365,7 +364,7 @@ class Drafts:
         self._summaries.append(len(self._starts) - 1)
 
     def cut(self, count: int) -> int:
-        """Keep the first ``count`` blocks; the first message that is not as it was."""
+        """Keep the first ``count`` blocks; return the first message that changed."""
         starts = self._starts
         kept = bisect_left(starts, count)
         if count == len(self.flat):
@@ -373,11 +372,11 @@ class Drafts:
         whole = kept < len(starts) and starts[kept] == count
         first = kept if whole else kept - 1
         del self.flat[count:], self._seqs[count:], starts[kept:]
-        # Whoever grows a message along with these must begin anew.
+        # Messages that are grown along with these must begin anew.
         self.epoch += 1
         while self._summaries and self._summaries[-1] >= first:
             self._summaries.pop()
-        # What was cut off may have been the last block that is no text.
+        # The removed part may have contained the last block that is not a text.
         if self._texts_from >= count:
             start = starts[-1] if starts else 0
             self._texts_from = len(self.flat)

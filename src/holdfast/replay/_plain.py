@@ -1,7 +1,7 @@
-"""The short way into a conversation: words, calls and results in which nothing is unusual.
+"""The fast path into a conversation: words, calls and results without anything unusual.
 
-Nearly all events of nearly all logs are such. What they say goes straight to where rendering would have put it; what
-is unusual, and what would have to wait, is left to the long way, which takes everything.
+Nearly all events of nearly all logs are such. They go straight to where rendering would have put them; unusual
+events, and those that would have to wait, take the slow path, which handles everything.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from holdfast.replay._conversation import Scribe
 
 _is_fit = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
-# Members that say whose an event is, or that it is a part of something else.
+# Members that assign an event to an agent, or make it a part of something else.
 _is_usual = frozenset({"agent", "native", "covers_from", "thought_signature", "amends", "begun"}).isdisjoint
 _SETTLING = ("user", "assistant", "tool_result")
 _SHAPES_MAX = 64
 
 
 class PlainEvents:
-    """Takes plain events of the top-level run. Calls are held until each of them has its result."""
+    """Processes plain events of the top-level run. Calls are held until each of them has its result."""
 
     def __init__(self, router: Router, scribe: Scribe) -> None:
         self._router = router
@@ -38,7 +38,8 @@ class PlainEvents:
         self._thread = scribe.thread
         router.exchanged = scribe.thread.exchanged
         self._is_open = True
-        # What the router is told when the way ends: whether the agent owes an answer, None if nobody spoke.
+        # Given to the router at the end of the fast path: whether the agent owes an answer, None if there were no
+        # words.
         self._owes: bool | None = None
         self._is_prompted = False
         self._held: list[Event] = []
@@ -47,12 +48,12 @@ class PlainEvents:
         self._shapes: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def look(self, last: object = None) -> None:
-        """Find out whether the way is open, after an event of this type that did not take it."""
+        """Determine whether the fast path is open, after an event of this type that did not take it."""
         thread = self._thread
         self._is_open = self._router.is_plain() and (thread.settle() if last in _SETTLING else thread.is_settled)
 
     def give_back(self) -> list[Event]:
-        """Let the long way go on from here: forget the events that are held, and return them."""
+        """Switch to the slow path: forget the events that are held, and return them."""
         if self._owes is not None:
             self._router.hear(owes=self._owes, is_prompted=self._is_prompted)
             self._owes, self._is_prompted = None, False
@@ -62,7 +63,7 @@ class PlainEvents:
         return held
 
     def takes(self, event: Event) -> bool:
-        """Take an event; False, and nothing was done, if it is not plain or does not fit here."""
+        """Process an event; return False, with nothing done, if it is not plain or does not fit here."""
         try:
             type, held = event.type, self._held
             if type not in HANDLERS:
@@ -88,7 +89,7 @@ class PlainEvents:
 
     def _say(self, role: str, seq: int, data: dict[str, Any]) -> bool:
         text = data["content"]
-        # What clean_text and is_blank say, without calls for nearly all texts.
+        # The same as clean_text and is_blank, without calls for nearly all texts.
         if type(text) is not str or not text or "\0" in text or text.isspace():
             return False
         if not text.isascii() and clean_text(text) is not text:
@@ -114,7 +115,7 @@ class PlainEvents:
         return True
 
     def _shaped(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Equal arguments, that share their names with those of other calls: half the memory."""
+        """Return equal arguments that share their names with those of other calls: half the memory."""
         names = tuple(given)
         shape = self._shapes.get(names)
         if shape is None:
@@ -145,21 +146,20 @@ class PlainEvents:
 
 
 def _refuse(type: str, detail: str, _content: Any) -> None:
-    """Leave what has to be noted to the long way; that a tool said nothing has not."""
+    """Leave anything with an issue to the slow path, except empty results."""
     if type != "empty_result":
         raise ValueError(detail)
 
 
-# A conversation that lets its pieces go where its drafts tell them, and makes them again if need be.
-#
-# Of a long conversation nearly all is words, calls and results that nobody comes back to. Their blocks among the
-# drafts, and the event of each, say everything that pieces would.
+# A conversation that drops pieces that its drafts determine, and rebuilds them if need be.
+# Of a long conversation nearly all is words, calls and results that are never needed again. Their blocks among the
+# drafts, and the event of each, contain everything that pieces would.
 class SettledThread(Thread):
     """A thread without pieces up to ``settled_seq``."""
 
     def __init__(self, incomplete: str) -> None:
         super().__init__(incomplete)
-        # So many blocks are of events without pieces.
+        # The number of blocks of events without pieces.
         self._settled = 0
         self._is_plain = True
 
@@ -169,7 +169,7 @@ class SettledThread(Thread):
         return not self._pieces
 
     def say_plainly(self, seq: int, role: str, block: Block) -> None:
-        """Words of one side, where all pieces are settled."""
+        """Add words of one side, when all pieces are settled."""
         drafts = self._drafts
         if drafts.flat:
             last = drafts.add(role, block, seq)
@@ -183,7 +183,7 @@ class SettledThread(Thread):
             self._answered.clear()
 
     def exchange(self, calls: Mapping[str, tuple[int, Block]], results: Mapping[str, tuple[int, Block]]) -> bool:
-        """Calls and then their results, where all pieces are settled; False if an id of theirs is taken."""
+        """Add calls and then their results, when all pieces are settled; return False if an id of theirs is taken."""
         if not self._names.take_all(calls):
             return False
         self.exchanged.update(calls)
@@ -198,7 +198,7 @@ class SettledThread(Thread):
         return True
 
     def settle(self) -> bool:
-        """Let all pieces go if they are as plain as their blocks; whether none is left."""
+        """Drop all pieces if their blocks determine them; return whether none is left."""
         if not self._pieces:
             return True
         if not self._is_plain or self._waiting or self._early or self._streams:
@@ -215,7 +215,7 @@ class SettledThread(Thread):
         return True
 
     def _reach(self, seq: int) -> None:
-        """Make the pieces of the events from ``seq`` on again, as far as they were let go."""
+        """Rebuild the dropped pieces of the events from ``seq`` on."""
         if seq > self.settled_seq or not self._settled:
             return
         start = self._drafts.words_before(self._settled, seq)

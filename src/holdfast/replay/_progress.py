@@ -1,8 +1,8 @@
-"""Reducers for what is going on: messages, calls, turns, opening and closing.
+"""Reducers for current work: messages, calls, turns, opening and closing.
 
 A reducer takes the state, an event and, from the writer, the event's data as the caller gave it. That data is only
-looked at: what the state keeps are texts and numbers, or comes from the recorded bytes. These run inside every
-append, so they decode no content and do as little as they can.
+read: the state keeps texts and numbers, or values from the recorded bytes. These run inside every append, so they
+decode no content and do as little as they can.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _TITLE_CHARS_MAX = 50
 _TITLE_CHARS_READ = 1000
 # Longer results of steps are read from the log when they are asked for.
 _STEP_VALUE_BYTES_MAX = 1024
-# Where nearly every result has its id; the rest of the data, often long, need not be parsed.
+# The usual place of a result's id; the rest of the data, often long, need not be parsed.
 _match_result = re.compile(rb'\{"toolCallId":"([^"\\]*)"[,}]').match
-# Whether a message has such blocks is seen in its bytes: inside of a text the quotes are escaped.
+# The bytes show whether a message has such blocks: inside a text the quotes are escaped.
 _asks = re.compile(rb'"tool_use"').search
 _answers = re.compile(rb'"tool_result"').search
 
@@ -149,7 +149,7 @@ _decode_opened = msgspec.json.Decoder(_Opened).decode
 
 
 def fresh_data(event: Event) -> dict[str, Any]:
-    """The event's data, decoded for the state alone: others may hold the event's own copy."""
+    """Return the event's data, decoded for the state alone: others may hold the event's own copy."""
     return Event(event.type, event.seq, 0, event.raw).data
 
 
@@ -171,7 +171,7 @@ def _steer(state: State, event: Event, _data: Data) -> None:
 
 
 def _title_of(content: Any) -> str | None:
-    """The first words of a message, on one line."""
+    """Return the first words of a message, on one line."""
     if isinstance(content, list):
         texts = (block.get("text") for block in content if isinstance(block, dict))
         content = next((text for text in texts if isinstance(text, str) and text.strip()), None)
@@ -217,7 +217,7 @@ def _settle(state: State, call: Any) -> None:
 
 
 def _forget_used(state: State) -> None:
-    """Let go of the questions that nobody has to come back to."""
+    """Remove the questions that are no longer needed."""
     for id in [id for id, ask in state.asks.items() if ask.begun or ask.done]:
         del state.asks[id]
 
@@ -242,7 +242,7 @@ def _delta(state: State, event: Event, _data: Data) -> None:
 
 
 def tool_call_reducer(todo_tools: Collection[str]) -> Reducer:
-    """The reducer of tool calls, given the names, in lower case, of tools that write todos."""
+    """Return the reducer of tool calls, given the names, in lower case, of tools that write todos."""
     names = frozenset(todo_tools)
 
     def tool_call(state: State, event: Event, data: Data) -> None:
@@ -273,7 +273,7 @@ def _todo_update(state: State, event: Event, _data: Data) -> None:
 
 def _tool_result(state: State, event: Event, data: Data) -> None:
     state.message_count += 1
-    # Nobody waits for it, so its id need not be looked for in what may be long.
+    # No call waits for it, so its id need not be searched in a possibly long text.
     if not state.pending_calls and not state.deferred_calls and not state.asks:
         return
     call = None if data is None else data.get("toolCallId")
@@ -311,7 +311,7 @@ def _turn_end(state: State, event: Event, _data: Data) -> None:
     state.streaming.pop(run, None)
     if state.open_turns:
         return
-    # A turn that ended well leaves its open calls to someone else; one that was cut short, to none.
+    # A turn that ended well leaves its open calls to be answered later; an interrupted one does not.
     if reason in ("completed", "suspended"):
         _defer(state, asked=reason == "suspended")
     state.pending_calls.clear()
@@ -324,33 +324,33 @@ def _turn_end(state: State, event: Event, _data: Data) -> None:
 
 
 def _forget_nameless(state: State) -> None:
-    """Let go of questions of logs that give them no ids: there, a turn ends them."""
+    """Remove the questions of logs that give them no ids: there, a turn ends them."""
     for id in [id for id in state.asks if "@" in id]:
         del state.asks[id]
 
 
 def _agent_error(state: State, _event: Event, _data: Data) -> None:
-    # Within a turn its end tells: an agent may get over the error of another that it asked.
+    # Within a turn its end decides: an agent may recover from the error of a delegate.
     if not state.open_turns:
         state.failed_at = state.message_count
 
 
 def _suspended(state: State, event: Event, _data: Data) -> None:
     given = {name: value for name, value in msgspec.structs.asdict(_decode_ask(event.raw)).items() if value is not None}
-    # One of a log that knows no ids has its token, or nothing, to be told by.
+    # In a log without ids it has its token, or nothing, as an identity.
     id = given.pop("id", None) or f"{given.get('token', '')[:16]}@{event.seq}"
     if id in state.asks:
         return
     call = state.pending_calls.get(given.get("call", "")) or state.deferred_calls.get(given.get("call", ""))
     place: dict[str, Any] = {"seq": event.seq, "asked_at": event.timestamp, "run": event.run}
-    # A call that an earlier process recorded and did not come to ask about is named by its place.
+    # A call that an earlier process recorded without asking about it is named by its place.
     said = given.pop("call_seq", -1)
     place["call_seq"] = call.seq if call is not None else said if said < event.seq else -1
     state.asks[id] = AskState(**given, **place)
 
 
 def _resumed(state: State, event: Event, _data: Data) -> None:
-    """Go on: with the answer of a token, with those named, or, if nothing is named, without any."""
+    """Continue: with the answer of a token, with those named, or, if none is named, without any."""
     body = _decode_resumed(event.raw)
     for id, ask in list(state.asks.items()):
         if ask.token == body.token if body.token is not None else body.ids is None or id in body.ids:
@@ -361,7 +361,7 @@ def _step(state: State, event: Event, _data: Data) -> None:
     given = msgspec.structs.asdict(_decode_step(event.raw))
     key, call = given.pop("step"), given["call"]
     if given.pop("begin"):
-        # No step of its own: a call that was recorded before begins, and ends with its result.
+        # Not a step of its own: a call that was recorded before begins, and ends with its result.
         pending = state.pending_calls.get(call) or state.deferred_calls.pop(call, None)
         if pending is not None:
             state.pending_calls[call] = msgspec.structs.replace(pending, stage="begun")
@@ -394,7 +394,7 @@ def _step_result(state: State, event: Event, _data: Data) -> None:
 
 
 def opened_reducer(steps: Steps) -> Reducer:
-    """The reducer of ``opened``, given the formats that are known."""
+    """Return the reducer of ``opened``, given the known formats."""
 
     def opened(state: State, event: Event, _data: Data) -> None:
         body = _decode_opened(event.raw)
@@ -407,7 +407,7 @@ def opened_reducer(steps: Steps) -> Reducer:
 
 
 def _closed(state: State, event: Event, _data: Data) -> None:
-    """Nobody goes on from here: a turn that was open is interrupted, lone calls stay open."""
+    """Handle a close: an open turn is interrupted, lone calls stay open."""
     if state.last_open is not None:
         state.last_open.closed = True
     if state.asks and _rests(state):
@@ -420,19 +420,19 @@ def _closed(state: State, event: Event, _data: Data) -> None:
 
 
 def _rests(state: State) -> bool:
-    """Whether it was left in order, to wait; where questions have no ids, also in mid-turn."""
+    """Return whether it was left waiting in order; where questions have no ids, also in mid-turn."""
     return state.suspended and (not state.open_turns or any("@" in id for id in state.asks))
 
 
 def _defer(state: State, *, asked: bool) -> None:
-    """Leave the open calls to someone else: not the refused ones, and those asked about only if ``asked``."""
+    """Leave the open calls to be answered later: not the refused ones, and those asked about only if ``asked``."""
     for name, call in state.pending_calls.items():
         if call.stage not in WHY_NOT_RUN or (asked and call.stage == "asked"):
             state.deferred_calls[name] = call
 
 
 def interrupted(state: State, _event: Event, _data: Data = None) -> None:
-    """Nobody goes on with what was open."""
+    """Mark everything open as interrupted."""
     state.open_turns.clear()
     state.pending_calls.clear()
     state.streaming.clear()
@@ -463,16 +463,16 @@ PROGRESS: dict[str, Reducer] = {
 
 
 def needs_interruption(state: State) -> dict[str, Any] | None:
-    """The data of the ``interrupted`` event that the next writer records; None if none is due.
+    """Return the data of the ``interrupted`` event that the next writer records; None if none is due.
 
-    Due when the log ends in mid-turn and nobody closed it: the process that was at work is gone. A suspended session
-    is not interrupted, it waits. Ask before the first append of a new open; once the event is applied, the answer is
-    None.
+    Due when the log ends in mid-turn and was not closed: the working process has died. A suspended session
+    is not interrupted, it waits. Call it before the first append of a new open; once the event is applied, the result
+    is None.
     """
     if not state.mid_turn or (state.asks and _rests(state)):
         return None
     turn, calls = state.open_turn, state.pending_calls
-    # A call that waits, or that asked a delegate which does, is not over.
+    # A call that waits, or that called a delegate which does, is not over.
     waiting = {name for ask in state.asks.values() for name in (*ask.above, "" if ask.begun else ask.call)}
     not_run = [name for name, call in calls.items() if call.stage in WHY_NOT_RUN and name not in waiting]
     return {

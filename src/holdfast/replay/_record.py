@@ -1,4 +1,4 @@
-"""A message as a provider's library gives or takes it, as the events that say the same."""
+"""A message in a provider's form, converted to events."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from holdfast.replay._native import pack
 from holdfast.replay._rules import check_alone
 from holdfast.replay._text import fit_id, fit_name, is_blank, is_named, type_name
 
-Words = list[tuple[str, dict[str, Any]]]  # types and data of events to be
+Words = list[tuple[str, dict[str, Any]]]  # types and data of future events
 
-WORDLESS = "(no words)"  # what other providers read of a message that says nothing to anybody but its own
+WORDLESS = "(no words)"  # what other providers read of a message that has content for its own only
 
 _DEPTH_MAX = 60
 _REMEDY = "Leave it out, or record the words with s.user(…), s.assistant(…) or s.tool(…)."
-# What tools are given and give back: a None in there means something.
+# Arguments and results of tools: a None in them is significant.
 _FREE = frozenset({"input", "args", "arguments", "response", "tools", "params"})
 # A message without marks of its own may be any of these: the first whose rules know all of it.
 _KIN = {"neutral": ("anthropic", "openai", "openai-responses", "mistral", "neutral"), "openai": ("openai", "mistral")}
 _WORDS = ("message", "function_call", "function_call_output", "reasoning")
 _LISTS = {"gemini": "parts", "pydantic-ai": "parts"}
 _URL_SAFE = re.compile(r"[A-Za-z0-9_-]+={0,2}\Z")
-# Google's library writes bytes in the alphabet for addresses.
+# Google's library writes bytes in the URL-safe alphabet.
 _STANDARD = str.maketrans("-_", "+/")
 
 
 def tell(given: Any) -> Words:
-    """The events that say what a message, a whole answer or a list of messages says.
+    """Return the events for a message, a complete answer or a list of messages.
 
-    Takes what the libraries of OpenAI (chat completions and Responses), Anthropic, Google and Mistral give, as
-    objects or as plain data. Raises InvalidData for anything that would not come back as it is.
+    Takes the messages of the libraries of OpenAI (chat completions and Responses), Anthropic, Google and Mistral, as
+    objects or as plain data. Raises InvalidData for anything that could not be given back unchanged.
     """
     value = _plain(given, _DEPTH_MAX)
     words: Words = []
@@ -62,7 +62,7 @@ def _tell_answer(answer: ProviderAnswer) -> Words:
         sayings += _sayings(message)
     words = [saying.words() for saying in _joined(sayings)]
     spoken = [data for type, data in words if type == "assistant"]
-    # What an answer used must be counted, also where it says nothing.
+    # The usage of an answer must be counted, also if it has no content.
     if answer.about and not spoken:
         words.append(("assistant", {"role": "assistant", "content": ""}))
         spoken = [words[-1][1]]
@@ -72,7 +72,7 @@ def _tell_answer(answer: ProviderAnswer) -> Words:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """Plain data for what a library gives: its objects tell themselves as such."""
+    """Return plain data for a library's objects, which can dump themselves."""
     if depth <= 0:
         raise InvalidData("the message is nested too deeply")
     if isinstance(value, Enum):
@@ -118,7 +118,7 @@ _DUMPS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def _understand(message: Message) -> tuple[Dialect, Message]:
-    """The dialect of a message, and the message as that has it. Raises InvalidData for what nobody knows."""
+    """Return the dialect of a message, and the message in its form. Raises InvalidData for unknown forms."""
     found = recognise(message).name
     unknown = ""
     for name in _KIN.get(found, (found,)):
@@ -131,8 +131,8 @@ def _understand(message: Message) -> tuple[Dialect, Message]:
 
 
 def _canonical(message: Message, provider: str) -> Message:
-    """A message without members that are None, and with what its library would fill in."""
-    # The members of other items only their provider knows.
+    """Return a message without members that are None, and with its library's defaults."""
+    # Only the provider knows the members of other items.
     if provider == "openai-responses" and message.get("type", "message") not in _WORDS:
         return message
     bytes_in = _BYTES if provider == "gemini" else ()
@@ -145,7 +145,7 @@ def _canonical(message: Message, provider: str) -> Message:
 
 
 def _without_none(value: Any, translated: Collection[str] = ()) -> Any:
-    """Without members that are None; those that are bytes, by name, in the alphabet that everybody reads."""
+    """Return a value without members that are None; bytes, by name, in the standard alphabet."""
     if isinstance(value, list):
         return [_without_none(item, translated) for item in value]
     if not isinstance(value, dict):
@@ -163,7 +163,7 @@ _BYTES = frozenset({"thoughtSignature", "thought_signature", "data"})
 
 
 class _Saying(NamedTuple):
-    """What one side says in a message or in a part of one, and that part."""
+    """The content of one side in a message or a part of one, and that part."""
 
     side: str
     dialect: Dialect
@@ -171,7 +171,7 @@ class _Saying(NamedTuple):
     native: list[Message]
 
     def words(self) -> tuple[str, dict[str, Any]]:
-        """The event that says it."""
+        """Return the type and data of its event."""
         if self.side == "tool":
             (block,) = self.blocks
             data = {"toolCallId": block["tool_use_id"], "result": block["content"]}
@@ -184,8 +184,8 @@ class _Saying(NamedTuple):
             said = "\n\n".join(block["text"] for block in self.blocks)
             is_same = self.native == [{"role": "system", "content": said}]
         else:
-            # What others read is in an order that all can take: calls last, and no thought at the end. The message
-            # itself is kept as it was.
+            # Others read it in an order that all accept: calls last, and no thinking at the end. The message itself is
+            # kept unchanged.
             said = sorted(self.blocks, key=lambda block: block["type"] == "tool_use")
             end = len(said)
             while end and is_thought(said[end - 1]):
@@ -198,7 +198,7 @@ class _Saying(NamedTuple):
         return self.side, {"role": self.side, "content": said, "native": native}
 
     def _is_same(self, side: str, blocks: list[Block]) -> bool:
-        """Whether our own form of it is the very message."""
+        """Return whether our own form of it is the very message."""
         fitted = [block.copy() for block in blocks]
         for block in fitted:
             if block["type"] == "tool_use":
@@ -209,7 +209,7 @@ class _Saying(NamedTuple):
 
 
 def _sayings(message: Message) -> list[_Saying]:
-    """What a message says, in parts: each result, and what stands between results."""
+    """Return the content of a message in parts: each result, and what is between results."""
     dialect, message = _understand(message)
     member = _LISTS.get(dialect.name, "content")
     items = message.get(member)
@@ -238,7 +238,7 @@ def _sayings(message: Message) -> list[_Saying]:
 
 
 def _gathered(dialect: Dialect, message: Message, member: str, parts: list[_Saying], extra: list[Any]) -> list[_Saying]:
-    """The parts of a message by side: all of an assistant's are one, results are by themselves."""
+    """Return the parts of a message by side: all of an assistant's are one, results are by themselves."""
     own = str(message.get("role") or message.get("kind"))
     own = {"model": "assistant", "response": "assistant", "developer": "system", "request": "user"}.get(own, own)
     sides = {part.side for part in parts} | {side for side, _ in extra}
@@ -272,7 +272,7 @@ _MAY_STAND = {"user": {"user", "tool", "system", ""}, "system": {"system", ""}}
 
 
 def _whole(dialect: Dialect, message: Message) -> _Saying:
-    """A message that is one thing."""
+    """Return a message that is a single part."""
     pairs = list(_pairs(dialect, message, Counter()))
     side = pairs[0][0] if pairs else str(message.get("role") or "system")
     blocks = [block for _, block in pairs]
@@ -282,7 +282,7 @@ def _whole(dialect: Dialect, message: Message) -> _Saying:
 
 
 def _audible(dialect: Dialect, message: Message, blocks: list[Block]) -> list[Block]:
-    """The blocks, and words for others if there are none though the provider takes the message."""
+    """Return the blocks, and words for others if there are none though the provider accepts the message."""
     silent = all(map(is_soft, blocks)) and message.get("type") != "reasoning"
     if silent and not is_paused(blocks) and not check_alone([message], dialect.name).errors:
         return [*blocks, text_block(WORDLESS)]
@@ -290,13 +290,13 @@ def _audible(dialect: Dialect, message: Message, blocks: list[Block]) -> list[Bl
 
 
 def _pairs(dialect: Dialect, message: Message, numbers: Counter[str]) -> Iterator[tuple[str, Block]]:
-    """Sides and blocks of a message; the side of a result is "tool"."""
+    """Return sides and blocks of a message; the side of a result is "tool"."""
     for side, block in dialect.read(message, ignore):
         pair = admit(side, block, ignore)
         if pair is None:
             raise _unreadable(f"a {block['type']} of the {side}", block)
         side, block = pair  # noqa: PLW2901 - where it may stand
-        # A form without ids pairs by names: several calls of one tool are told apart by their order.
+        # A form without ids pairs by names: several calls of one tool are distinguished by their order.
         for name in ("id", "tool_use_id"):
             if block["type"] in ("tool_use", "tool_result") and name in block:
                 if not block[name]:
@@ -314,7 +314,7 @@ def _unreadable(where: str, value: Any) -> InvalidData:
 
 
 def _says_nothing(item: Any) -> bool:
-    """Whether a part holds nothing but blank texts, which nobody has to be told."""
+    """Return whether a part holds only blank texts."""
     if not isinstance(item, dict):
         return False
     kinds = {"type", "part_kind", "signature", "thought", "thoughtSignature", "thought_signature"}
@@ -323,7 +323,7 @@ def _says_nothing(item: Any) -> bool:
 
 
 def _joined(sayings: list[_Saying]) -> list[_Saying]:
-    """The sayings of one answer: what the assistant says in several items is one event."""
+    """Join the parts of one answer: several items of the assistant are one event."""
     joined: list[_Saying] = []
     for saying in sayings:
         if joined and saying.side == joined[-1].side == "assistant":

@@ -1,4 +1,4 @@
-"""From a log to a list of messages with which an agent goes on, as far as a window has room."""
+"""From a log to the list of messages with which an agent continues, as far as a window has room."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.replay._state import Tokens, add_usage, estimate_tokens
 from holdfast.replay._text import MANY, collector_paused
 
 # A part of a conversation that fits into a model's window. The log is never cut.
-_IMAGE_TOKENS = 1_600  # what providers charge for a picture of usual size
+_IMAGE_TOKENS = 1_600  # the price of an image of usual size at providers
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
-    """How long a conversation is, and how that is known.
+    """The length of a conversation, and how it was measured.
 
     ``source`` names every source used: "usage" (the provider's own figures, as recorded), "counter" (the one passed
     in) or "estimate" (a token for every four bytes).
@@ -60,9 +60,9 @@ def fit_window(
     usage: Mapping[int, dict[str, Any]],
     count_tokens: Callable[[str], int] | None,
 ) -> WindowDrafts:
-    """The newest part of a conversation that fits, after its first user turn or latest summary.
+    """Return the newest part of a conversation that fits, after its first user turn or latest summary.
 
-    A call and its results are never parted. The first turn or summary is kept even if nothing else fits.
+    A call and its results are never separated. The first turn or summary is kept even if nothing else fits.
     """
     gauge = _Gauge(usage, count_tokens)
     costs = [gauge.recorded(draft) or gauge.count(draft) for draft in drafts]
@@ -91,7 +91,7 @@ def fit_window(
 
 
 def _joined(drafts: list[MessageDraft], without: str = "") -> MessageDraft:
-    """One draft with the blocks of several of one side, except for those of one type."""
+    """Return one draft with the blocks of several of one side, except for those of one type."""
     told = [pair for draft in drafts for pair in zip(draft.blocks, draft.seqs, strict=True)]
     kept = [(block, seq) for block, seq in told if block["type"] != without]
     return MessageDraft(drafts[0].role, [block for block, _ in kept], [seq for _, seq in kept])
@@ -112,7 +112,7 @@ def _left_out(drafts: list[MessageDraft], costs: list[int], head: int, start: in
 
 
 class _Gauge:
-    """Measures drafts by the best figure there is for each."""
+    """Measures drafts by the best figure available for each."""
 
     def __init__(self, usage: Mapping[int, dict[str, Any]], count: Callable[[str], int] | None) -> None:
         self._usage = usage
@@ -124,7 +124,7 @@ class _Gauge:
         return "+".join(sorted(self._sources)) or "estimate"
 
     def recorded(self, draft: MessageDraft) -> int:
-        """What the provider said it wrote, if it said so."""
+        """Return the provider's own count, if recorded."""
         if draft.role != "assistant":
             return 0
         used: dict[str, Tokens] = {}
@@ -136,7 +136,7 @@ class _Gauge:
         return tokens
 
     def count(self, draft: MessageDraft) -> int:
-        """The tokens of a draft's text, counted or estimated."""
+        """Return the tokens of a draft's text, counted or estimated."""
         self._sources.add("counter" if self._count else "estimate")
         return sum(self._count_block(block) for block in draft.blocks)
 
@@ -165,9 +165,9 @@ def _text_of(block: Block) -> str:
 class Recovery:
     """A recovered conversation.
 
-    ``messages`` is valid for the provider; ``system`` is the system prompt, apart; ``issues`` tells what was changed
-    or is not shown; ``left_out`` what a window had no room for (None without one). ``count`` is how long the messages
-    are, if a window was asked for.
+    ``messages`` is valid for the provider; ``system`` is the system prompt, apart; ``issues`` lists what was changed
+    or is not shown; ``left_out`` what did not fit into a window (None without one). ``count`` is the length of the
+    messages, if a window was given.
     """
 
     messages: list[Message]
@@ -180,7 +180,7 @@ class Recovery:
 
     @property
     def log_line(self) -> str:
-        """What to write to a log about this recovery."""
+        """The line to log about this recovery."""
         return recovery_line(self.session_id or "unnamed", self.issues)
 
 
@@ -194,11 +194,11 @@ def recover(
     count_tokens: Callable[[str], int] | None = None,
     session_id: str | None = None,
 ) -> Recovery:
-    """The top-level conversation of a log, ready to be sent to a provider.
+    """Return the top-level conversation of a log, ready to be sent to a provider.
 
     ``at`` stops after that event; ``window_tokens`` keeps as much of the newest part as fits, counted with
-    ``count_tokens`` if given. About what the events hold it never raises; UsageError for an unknown provider or way
-    with incomplete calls.
+    ``count_tokens`` if given. It never raises about the content of events; UsageError for an unknown provider or
+    treatment of incomplete calls.
     """
     dialect = dialect_of(provider)
     with collector_paused(length_hint(events, MANY)):
@@ -219,8 +219,8 @@ def recover(
                 detail = f"the first turn alone takes {tokens} of {window_tokens} tokens"
                 issues.append(Issue("window_too_small", "list", detail))
         system = conversation.system
-        del conversation, drafts  # of a long log they are large, and what follows needs room too
-        # The drafts were valid by their making; this proves it, by rules that share no code with it.
+        del conversation, drafts  # of a long log they are large, and the rest needs memory too
+        # The drafts are valid by construction; this proves it, by rules that share no code with it.
         if incomplete != "keep":
             checked = sanitize(messages, provider, incomplete)
             messages = checked.messages
@@ -238,7 +238,7 @@ def _up_to(events: Iterable[Event], at: int) -> Iterator[Event]:
 
 
 def _render(drafts: list[MessageDraft], told: NativeMessages, dialect: Dialect) -> list[Message]:
-    """The messages for these drafts."""
+    """Return the messages for these drafts."""
     page = Drafts()
     page.told = told
     for draft in drafts:

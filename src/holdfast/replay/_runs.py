@@ -1,4 +1,4 @@
-"""The agents' activities in a plain log, told apart by name and order."""
+"""The agents' activities in a plain log, distinguished by name and order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.model import Event
 from holdfast.replay._calls import blocks_of
 
-AUDIT_AGENT = "system"  # the name under which recorders note what they do themselves; that is no conversation
+AUDIT_AGENT = "system"  # the name under which recorders note their own actions; that is no conversation
 
 _CANDIDATES_MAX = 64  # how many activities of one name are considered; older ones have long ended
 
@@ -31,7 +31,7 @@ class Run:
         self.task: Any = None
 
     def finish(self) -> None:
-        """It has ended; its parent may go on."""
+        """Mark it as ended; its parent may go on."""
         if self.open and self.parent is not self:
             self.parent.children -= 1
         self.open = False
@@ -50,7 +50,7 @@ class Runs:
         self._speaking: Run | None = None
 
     def start(self, agent: Any, depth: Any, parent: Any) -> None:
-        """An agent starts: the top-level one, also again, or a child."""
+        """Start an agent: the top-level one, also again, or a child."""
         name = agent if isinstance(agent, str) else None
         depth = depth if isinstance(depth, int) else None
         self._speaking = None
@@ -68,7 +68,7 @@ class Runs:
         run.depth, run.open = depth, True
         run.parent.children += 1
         self._open.append(run)
-        # Children that were never said to end would add up.
+        # Children without a recorded end would add up.
         if len(self._open) > _CANDIDATES_MAX:
             self._open.pop(0).finish()
 
@@ -80,7 +80,7 @@ class Runs:
         return depth == 0 or (depth is None and not self.top.open)
 
     def _parent_of(self, depth: Any, parent: Any) -> Run:
-        """Whoever started it: the newest running agent of that name, or one level above."""
+        """Return the run that started it: the newest running agent of that name, or one level above."""
         for run in reversed(self._open):
             if parent is not None:
                 if run.agent == parent:
@@ -94,7 +94,7 @@ class Runs:
         number = self._counts[label] = self._counts.get(label, 0) + 1
         run = Run(f"{label}#{number}", name, parent)
         self.all.append(run)
-        # Those from which words may still come.
+        # Those that may still have words to come.
         known = self._named.get(label, ())
         live = [old for old in known if old.open or old.owes or not old.prompted or old is self.top]
         self._named[label] = [*live[-_CANDIDATES_MAX:], run]
@@ -106,12 +106,12 @@ class Runs:
             self._named.setdefault(name, []).append(run)
 
     def note_top(self, agent: Any, *, is_open: bool) -> None:
-        """The top-level agent was heard of in events that name their run."""
+        """Note the name of the top-level agent from events that name their run."""
         self._name(self.top, agent if isinstance(agent, str) else None)
         self.top.open = is_open
 
     def delegate(self, parent: Any, child: Any, task: Any) -> Run | None:
-        """An agent hands a task to another, which may have started already."""
+        """Note that an agent delegates a task to another, which may have started already."""
         if not isinstance(child, str):
             return None
         if self.top.agent is None and isinstance(parent, str) and parent != child:
@@ -126,7 +126,7 @@ class Runs:
         return run
 
     def iterate(self, agent: Any, number: Any) -> None:
-        """An agent asks its model again: its children are done, and it owes an answer."""
+        """Note that an agent asks its model again: its children are done, and it owes an answer."""
         self._speaking = None
         runs = [run for run in self._of(agent) if run.open] or self._of(agent)
         ready = [run for run in runs if not run.children] or runs
@@ -138,7 +138,7 @@ class Runs:
         self._close_children(fitting[-1])
 
     def end(self, agent: Any) -> None:
-        """An agent is done. Its last words may still come."""
+        """End an agent. Its last words may still come."""
         runs = [run for run in self._of(agent) if run.open]
         ready = [run for run in runs if not run.children] or runs
         if not ready:
@@ -158,7 +158,7 @@ class Runs:
             self._open.remove(child)
 
     def speaker(self, agent: Any, *, is_call: bool) -> Run:
-        """Whose words these are, if several activities bear the name."""
+        """Return the run of these words, if several activities have the name."""
         runs = self._named.get(agent) if isinstance(agent, str) else None
         if runs is None:
             run = self.top
@@ -182,7 +182,7 @@ class Runs:
         return run
 
     def addressee(self, agent: Any, content: Any) -> Run:
-        """To whom a user's words go: who was given this very task, else who runs innermost."""
+        """Return the run that a user's words go to: one given this very task, else the innermost running one."""
         self._speaking = None
         if isinstance(agent, str) and self._of(agent):
             return self.speaker(agent, is_call=False)
@@ -194,11 +194,11 @@ class Runs:
         return given or (fresh or self._open or [self.top])[-1]
 
     def is_busy(self) -> bool:
-        """Whether there are agents beside the top-level one that may speak, or its own start was told."""
+        """Return whether agents beside the top-level one may speak, or its own start was recorded."""
         return bool(self._promised or self._open or self.top.open)
 
     def hear(self, *, owes: bool, is_prompted: bool) -> None:
-        """Note that someone without a name spoke while nobody is busy."""
+        """Note words without a name while no agent is busy."""
         self._speaking = None
         self.top.owes = owes
         self.top.prompted |= is_prompted
@@ -207,18 +207,17 @@ class Runs:
         return self._named.get(agent, []) if isinstance(agent, str) else []
 
 
-# Which run an event belongs to.
-#
-# An event with a ``run`` says so itself. In plain logs it follows from the agents' names and from the order of
-# starts, delegations and completions; those lines may stand a little out of order, because their writers did not wait
-# for each other. The first agent started is the top-level one.
+# The run of each event.
+# An event with a ``run`` names it. In plain logs it follows from the agents' names and from the order of starts,
+# delegations and completions; those lines may be a little out of order, because their writers did not wait for each
+# other. The first agent started is the top-level one.
 class Withdrawal:
     """The last words of a user in this run were meant for another one after all."""
 
 
-Delivery = tuple[str | None, Event | Withdrawal]  # the run (None is the top-level one) and what it gets
+Delivery = tuple[str | None, Event | Withdrawal]  # the run (None is the top-level one) and its event
 
-EVERY = "\0every"  # stands for all runs: what is taken back is taken back wherever it was said
+EVERY = "\0every"  # stands for all runs: a retraction applies wherever the words were
 
 
 class Router:
@@ -229,14 +228,14 @@ class Router:
         self.runs = Runs()
         # The run of a call with this id; of several with the same, a list of theirs.
         self._callers: dict[Any, str | list[str | None] | None] = {}
-        self.exchanged: Collection[str] = ()  # calls of the top-level run that came the short way
+        self.exchanged: Collection[str] = ()  # calls of the top-level run that came by the fast path
         self._own_calls: set[tuple[str | None, Any]] = set()
         self._own: dict[str, str | None] = {}
         self._last_user: tuple[Run, Event] | None = None
         self._started = False
 
     def route(self, event: Event) -> list[Delivery]:
-        """Who gets this event. Nobody gets what says nothing about a conversation."""
+        """Return the runs that get this event; none for one outside conversations."""
         handler = HANDLERS.get(event.type)
         if handler is None:
             return []
@@ -262,12 +261,12 @@ class Router:
 
     # --- what the short way needs
     def is_plain(self) -> bool:
-        """Whether everything without a name and a run goes to the top-level run, and nothing waits."""
+        """Return whether everything without a name and a run goes to the top-level run, and nothing waits."""
         runs = self.runs
         return not (runs.is_busy() or self.limbo)
 
     def hear(self, *, owes: bool, is_prompted: bool) -> None:
-        """Note that plain words were said in the top-level run, of which it owes an answer to the last."""
+        """Note plain words in the top-level run, and whether it owes an answer."""
         self._started = True
         self.runs.hear(owes=owes, is_prompted=is_prompted)
         if is_prompted:
@@ -277,13 +276,13 @@ class Router:
         return call in self.exchanged or call in self._callers
 
     def _recall(self, call: Any) -> None:
-        """Note the caller of a call that came the short way."""
+        """Note the caller of a call that came by the fast path."""
         if call in self.exchanged:
             self._callers.setdefault(call, None)
 
     # --- events that name their run
     def _is_top(self, event: Event, data: dict[str, Any]) -> bool:
-        """Whether a run seen for the first time is the top-level one, or goes on with it."""
+        """Return whether a run seen for the first time is the top-level one, or continues it."""
         if event.type != "agent_start":
             return event.type in _BRANCHES or not self._started
         depth, agent = data.get("depth"), data.get("agent")
@@ -293,7 +292,7 @@ class Router:
         return goes_on and depth is None and data.get("parent") is None
 
     def _route_result(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """A result goes where its call is."""
+        """Send a result to the run of its call."""
         key = _hashable(data.get("toolCallId"))
         self._recall(key)
         if event.run is not None:
@@ -312,7 +311,7 @@ class Router:
         return [(callers.pop() if len(callers) > 1 else callers[0], event)]
 
     def _deliver(self, key: str | None, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """An event of the assistant, and the results that came before the calls in it."""
+        """Send an event of the assistant, and the results that came before its calls."""
         deliveries: list[Delivery] = [(key, event)]
         if event.type == "tool_call":
             calls = [data.get("id")]
@@ -336,7 +335,7 @@ class Router:
 
     # --- plain logs
     def on_words(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """An assistant's text, thinking, delta or call; results that came before a call follow."""
+        """Route an assistant's text, thinking, delta or call; results that came before a call follow."""
         agent, is_call = data.get("agent"), event.type == "tool_call"
         if agent == AUDIT_AGENT and not is_call:
             return []
@@ -346,7 +345,7 @@ class Router:
         return self._deliver(run.key, event, data)
 
     def on_user(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """A user's words: of the person, or of an agent that gives another one a task."""
+        """Route a user's words: of the person, or of an agent that gives another one a task."""
         self._started = True
         run = self.runs.addressee(data.get("agent"), data.get("content"))
         suspicious = run is self.runs.top and run.open and run.prompted
@@ -355,7 +354,7 @@ class Router:
         return [(run.key, event)]
 
     def on_permission(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """A question or an answer about a call goes where the call is; without one, nowhere."""
+        """Route a question or an answer about a call to the run of the call; without one, nowhere."""
         key = _hashable(data.get("call"))
         self._recall(key)
         if key is None or key not in self._callers:
@@ -366,13 +365,13 @@ class Router:
         return [(callers[-1] if isinstance(callers, list) else callers, event)]
 
     def on_others(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """What concerns all runs, or the top-level one; a fork or a merge is nobody's words."""
+        """Route what concerns all runs, or the top-level one; a fork or a merge goes nowhere."""
         if event.type in _BRANCHES:
             return []
         return [(EVERY if event.type == "retracted" else None, event)]
 
     def on_delegation(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """One agent gives another a task; the prompt may have come before that was recorded."""
+        """Route a delegation; the prompt may have come before it was recorded."""
         run = self.runs.delegate(data.get("parent"), data.get("child"), data.get("task"))
         last, self._last_user = self._last_user, None
         if last is None or run is None or run.prompted or run.task is None:
@@ -385,7 +384,7 @@ class Router:
         return [(old.key, Withdrawal()), (run.key, prompt)]
 
     def on_life(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        """An agent starts, asks its model, or ends."""
+        """Route the start, an iteration or the end of an agent."""
         agent = data.get("agent")
         if event.type == "agent_start":
             self._started = True

@@ -1,4 +1,4 @@
-"""Reducers for what a session was told to keep: variables, memory, permissions, title.
+"""Reducers for what a session keeps: variables, memory, permissions, title.
 
 Each reads the recorded bytes, never the caller's data, so that nothing a caller changes later can reach the state.
 """
@@ -84,7 +84,7 @@ def _memory_set(state: State, body: _Memory, event: Event) -> None:
 
 
 def _size_of(body: _Memory) -> int:
-    """The size that was recorded with the value, else that of its JSON, wherever it is kept."""
+    """Return the size that was recorded with the value, else that of its JSON, wherever it is kept."""
     if body.sizeBytes is not None and body.sizeBytes >= 0:
         return body.sizeBytes
     raw = bytes(body.value)
@@ -141,7 +141,7 @@ def _permission(state: State, body: _Permission, event: Event) -> None:
             setattr(state.permissions, name, given)
     # An event may replace the whole lists, decide about one tool, or both, in this order.
     if body.tool is not None:
-        # One decision about one tool. What is allowed or denied once leaves nothing behind.
+        # One decision about one tool. A decision for one time leaves nothing behind.
         known = state.permissions
         if body.decision in _ALLOW and body.scope != "once":
             kept = {name: getattr(body, name) for name in ("scope", "approved_by", "expires_at", "args_hash")}
@@ -168,7 +168,7 @@ def _tools(state: State, body: ToolState, _event: Event) -> None:
 
 
 def _merge(known: dict[str, Any], given: dict[str, Any]) -> None:
-    """Set what is given, remove what is given as null, leave the rest."""
+    """Set given members, remove those given as null, leave the rest."""
     for name, value in given.items():
         if value is None:
             known.pop(name, None)
@@ -177,7 +177,7 @@ def _merge(known: dict[str, Any], given: dict[str, Any]) -> None:
 
 
 def _keep_data(state: State, event: Event, _data: Data) -> None:
-    """Keep what may hold anything, so that all of the data is read."""
+    """Keep data that may hold anything, so that all of it is read."""
     data = fresh_data(event)
     match event.type:
         case "config":
@@ -238,7 +238,7 @@ def _link(state: State, body: _Link, _event: Event) -> None:
     known.append(body.id)
 
 
-# Where a session comes from: its beginning, forks, merges, imports, rewritten logs.
+# The origin of a session: its beginning, forks, merges, imports, rewritten logs.
 _BRANCH_TITLE = re.compile(r"(?P<title>.*) \((?P<reason>[a-z]+)(?: (?P<number>[0-9]{1,9}))?\)\Z", re.ASCII | re.DOTALL)
 
 
@@ -266,7 +266,7 @@ _decode_branch = msgspec.json.Decoder(_Branch).decode
 
 
 def session_start_reducer(steps: Steps) -> Reducer:
-    """The reducer of ``session_start``, given the formats that are known."""
+    """Return the reducer of ``session_start``, given the known formats."""
 
     def session_start(state: State, event: Event, _data: Data) -> None:
         body = _decode_start(event.raw)
@@ -289,11 +289,11 @@ def _forked(state: State, event: Event, _data: Data) -> None:
     body = _decode_branch(event.raw)
     state.parent = Parent(body.session, body.seq)
     state.root = body.root or state.root or body.session
-    state.links = {}  # under those ids people know the other session
+    state.links = {}  # those ids belong to the other session
     if body.log is not None:
         for one in state.steps.values():
             if one.status != "done":
-                one.log = one.log or state.log  # whoever does it in either branch does the same thing
+                one.log = one.log or state.log  # a step done in either branch is the same step
         state.log = body.log
     if body.reason is not None:
         title, state.title = state.shown_title, None
@@ -301,7 +301,7 @@ def _forked(state: State, event: Event, _data: Data) -> None:
 
 
 def _branch_title(title: str, reason: str) -> str:
-    """``Trip (fork)``, ``Trip (fork 2)``, ``Trip (merge)``: what it came from, and how."""
+    """Return ``Trip (fork)``, ``Trip (fork 2)``, ``Trip (merge)``: the origin, and how it was made."""
     found = _BRANCH_TITLE.match(title)
     if found is None or found["reason"] != reason:
         return f"{title} ({reason})"
@@ -309,7 +309,7 @@ def _branch_title(title: str, reason: str) -> str:
 
 
 def _rest(state: State, event: Event, _data: Data = None) -> None:
-    """The events so far are another session's: whoever was at work there is not at work here."""
+    """The events so far are another session's: its writer is not at work here."""
     interrupted(state, event)
     state.deferred_calls.clear()
     state.asks.clear()
@@ -326,9 +326,9 @@ class _Imported(msgspec.Struct):
 
 @_reads(_Imported, "imported")
 def _imported(state: State, body: _Imported, _event: Event) -> None:
-    """What came in with a file acts on nothing here; what the file forbade stays forbidden.
+    """Disable what came with a file: only its prohibitions stay.
 
-    A session that another tool forked has that one for its parent, as far as it has none here.
+    A session that another tool forked gets that one as its parent, unless it has one here.
     """
     parent = body.parent_session
     if isinstance(parent, str) and parent and state.parent is None:

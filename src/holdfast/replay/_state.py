@@ -1,8 +1,8 @@
-"""State: everything that a session is besides its conversation, as one value.
+"""State: everything in a session besides its conversation, as one value.
 
-It is what the fold of the log's events gives, and what a snapshot holds. The live one belongs to its :class:`Fold`;
-whoever asks for a session's state gets :meth:`State.copy`. What requests to models used and the list of todos are
-read here, for the fold and for others.
+It is the result of folding the log's events, and the content of a snapshot. The live one belongs to its :class:`Fold`;
+readers get :meth:`State.copy`. The usage of requests to models and the list of todos are parsed here, for the fold and
+for others.
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ import msgspec
 from holdfast.errors import InvalidData
 from holdfast.model import SessionMetadata, Status, brief, decode_json, fill_references, has_marked_keys, restore_keys
 
-# How far a tool call came that has no result, where its user may have been asked about it first.
-#
-# A ``tool_call``, or a message that asks for one, is an intent: whether it took effect is unknown. A ``permission``
-# that names the call knows more. While the question is open, and after a refusal, the call has not run.
+# The progress of a tool call without a result, including questions to its user.
+# A ``tool_call``, or a message that asks for one, is an intent: whether it took effect is unknown. A ``permission`` for
+# the call knows more: while the question is open, and after a refusal, the call has not run.
 Stage = Literal["announced", "asked", "begun", "refused"]
 
 _REFUSALS = frozenset({"deny", "denied", "reject", "rejected", "cancelled"})
 WHY_NOT_RUN: dict[Stage, str] = {"asked": "nobody answered whether it may run", "refused": "it was refused"}
-"""Why a call has not run, by how far it came; any other may have."""
+"""Why a call has not run, by its stage; at any other stage it may have."""
 
 
 def stage_after(decision: Any, ask: Any = None) -> Stage | None:
-    """How far a call is after a decision about it, None for none: what neither asks nor refuses lets it run.
+    """Return the stage of a call after a decision, None for none: one that neither asks nor refuses lets it run.
 
-    What answers an ``ask`` that waited is carried out later: the call begins with an event of its own.
+    The answer to an ``ask`` that waited is carried out later: the call begins with an event of its own.
     """
     if not isinstance(decision, str):
         return None
@@ -42,11 +41,11 @@ def stage_after(decision: Any, ask: Any = None) -> Stage | None:
 
 
 LoadBlob = Callable[[dict[str, Any]], Any]
-"""Gives what a reference ``{"$blob": …}`` stands for."""
+"""Loads the payload of a reference ``{"$blob": …}``."""
 
 
 class MemoryEntry(msgspec.Struct, kw_only=True, omit_defaults=True, rename={"raw": "value"}):
-    """One thing that the session remembers."""
+    """One memory entry of the session."""
 
     key: str
     raw: msgspec.Raw
@@ -67,23 +66,23 @@ class MemoryEntry(msgspec.Struct, kw_only=True, omit_defaults=True, rename={"raw
 
     @property
     def value(self) -> Any:
-        """The remembered value: a fresh copy at each access."""
+        """The value: a fresh copy at each access."""
         return self.read()
 
     def read(self, load: LoadBlob | None = None) -> Any:
-        """The value, with references to blobs replaced by what ``load`` gives for them."""
+        """Return the value, with references to blobs replaced by ``load``."""
         return read_recorded(self.raw, load)
 
 
 class MemoryStats(msgspec.Struct, frozen=True):
-    """How much the session remembers; counted from the entries, so it always agrees with them."""
+    """The size of the memory; counted from the entries, so it always agrees with them."""
 
     total_entries: int
     total_size_bytes: int
 
 
 class PluginState(msgspec.Struct, kw_only=True, omit_defaults=True, rename={"raw": "state"}):
-    """What a plugin asked to be kept, as it gave it, whether or not the plugin is known here."""
+    """The state that a plugin saved, unchanged, whether or not the plugin is known here."""
 
     name: str
     raw: msgspec.Raw
@@ -97,12 +96,12 @@ class PluginState(msgspec.Struct, kw_only=True, omit_defaults=True, rename={"raw
         return self.read()
 
     def read(self, load: LoadBlob | None = None) -> Any:
-        """The state, with references to blobs replaced by what ``load`` gives for them."""
+        """Return the state, with references to blobs replaced by ``load``."""
         return read_recorded(self.raw, load)
 
 
 class Approval(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A standing permission to use a tool. Whether it has expired is for the asker to say."""
+    """A standing permission to use a tool. The reader decides whether it has expired."""
 
     scope: str = "session"
     approved_at: int = 0
@@ -121,7 +120,7 @@ class Permissions(msgspec.Struct, omit_defaults=True):
 
 
 class ToolState(msgspec.Struct, omit_defaults=True):
-    """Which tools are switched on, and how they are grouped and ranked; by tool name."""
+    """Which tools are enabled, and how they are grouped and ranked; by tool name."""
 
     enabled: dict[str, Any] = {}
     namespaces: dict[str, Any] = {}
@@ -129,7 +128,7 @@ class ToolState(msgspec.Struct, omit_defaults=True):
 
 
 class Tokens(msgspec.Struct, omit_defaults=True):
-    """What requests to a model used."""
+    """The usage of requests to a model."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -138,20 +137,20 @@ class Tokens(msgspec.Struct, omit_defaults=True):
     cache_write_tokens: int = 0
     requests: int = 0
     cost: float | None = None
-    """None as long as no event named a cost."""
+    """None until an event names a cost."""
 
 
 _COUNTS = Tokens.__struct_fields__[:-1]
 
 
 def total_cost(used: Iterable[Tokens]) -> float | None:
-    """What was used by several models together; None as long as no event named a cost."""
+    """Return the cost of several models together; None until an event names a cost."""
     known = [tokens.cost for tokens in used if tokens.cost is not None]
     return sum(known) if known else None
 
 
 class SessionUsage(Tokens, omit_defaults=True):
-    """What the session used, in all and by model (``""`` where no model was named)."""
+    """The usage of the session, in all and by model (``""`` if no model was named)."""
 
     by_model: dict[str, Tokens] = {}
 
@@ -176,14 +175,14 @@ class PendingCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     tool: str
     seq: int
-    """The event that began it; the message that asks for it, as long as nothing else is known."""
+    """The event that began it, or the message that asks for it if nothing else is known."""
     stage: Stage = "begun"
     """How far it came: "announced" by a message that asks for it, with no event of its own;
     "asked" about, with no answer, or "refused" by its user, so that it has not run."""
 
     @property
     def begun(self) -> bool:
-        """Whether an event of its own has begun it, and its user was not in the way."""
+        """Whether an event of its own has begun it, and its user did not prevent it."""
         return self.stage == "begun"
 
 
@@ -191,33 +190,33 @@ StepStatus = Literal["begun", "done", "failed", "unknown"]
 
 
 class StepState(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False, rename={"raw": "value"}):
-    """How far a durable step came: what its last attempt left on record."""
+    """The progress of a durable step, as recorded by its last attempt."""
 
     name: str
     digest: str = ""
-    """Of the arguments; the same key with another digest is another piece of work."""
+    """The digest of the arguments; the same key with another digest is another piece of work."""
     seq: int
-    """The event that says that it began."""
+    """The event that records its beginning."""
     begun_at: int = 0
     attempt: int = 1
     status: StepStatus = "begun"
-    """Begun and not ended is unknown to whoever did not begin it; "unknown" is on record."""
+    """Begun but not ended is unknown to other processes; "unknown" is recorded."""
     result_seq: int = -1
     raw: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
     """The result as recorded, unless it is long."""
     is_long: bool = False
-    """Whether the result is to be read from its event."""
+    """Whether the result has to be read from its event."""
     error: str | None = None
     kinds: list[str] = []
     """The class of the exception and its bases, the nearest first."""
     retry_at: int = 0
     unstored: str | None = None
-    """Why the result of a step that is done is not on record."""
+    """Why the result of a completed step is not recorded."""
     parent: str | None = None
     call: str | None = None
     """The tool call that it carries out."""
     log: str | None = None
-    """The log in which it began, where this one is a fork."""
+    """The log in which it began, if this one is a fork."""
 
 
 class AskState(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -226,48 +225,48 @@ class AskState(msgspec.Struct, kw_only=True, omit_defaults=True):
     seq: int
     """The event that asks."""
     kind: str = "input"
-    """``permission`` or ``input`` of a person; ``time`` or ``event`` of nobody."""
+    """``permission`` or ``input`` asks a person; ``time`` or ``event`` does not."""
     call: str | None = None
     call_seq: int = -1
-    """The event of the call that waits: it has the arguments."""
+    """The event of the waiting call, with its arguments."""
     tool: str = ""
     run: str | None = None
     agent: str | None = None
     path: list[str] = []
     """The runs of delegates down to the one that waits, the outermost first."""
     above: list[str] = []
-    """The calls by which those were asked, which wait for them."""
+    """The calls of those delegates, which wait for them."""
     reason: str = ""
     digest: str = ""
-    """Of the arguments, as they were shown."""
+    """The digest of the arguments, as they were shown."""
     asked_at: int = 0
     expires_at: int | None = None
     on_expiry: str = "deny"
     until: int | None = None
     event: str | None = None
     replayable: bool = True
-    """Whether the call can be made from the log: not if secrets were taken out of its arguments."""
+    """Whether the call can be made from the log: not if secrets were removed from its arguments."""
     token: str | None = None
     resume_as: str = "tool_result"
     answered: int = -1
     """The event with the answer; -1 while there is none."""
     begun: bool = False
-    """Whether what was approved has begun: then the answer is used up."""
+    """Whether the approved call has begun: then the answer is used up."""
     done: bool = False
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has answered it, nor went on without."""
+        """Whether it is unanswered, and the session has not gone on without it."""
         return self.answered < 0 and not self.begun and not self.done
 
     @property
     def for_person(self) -> bool:
-        """Whether it is a person who is to answer it."""
+        """Whether it waits for a person."""
         return self.kind not in ("time", "event")
 
 
 class OpenedBy(msgspec.Struct, omit_defaults=True):
-    """Who opened the session for writing, and whether it was closed again."""
+    """The last writer of the session, and whether it closed it."""
 
     seq: int
     opened_at: int = 0
@@ -283,7 +282,7 @@ class State(
     kw_only=True,
     omit_defaults=True,
     rename={"encoded": "variables"},
-    # The version of this shape: a snapshot of another one does not decode and is passed over.
+    # The version of this struct: a snapshot of another one does not decode and is skipped.
     tag_field="shape",
     tag=4,
 ):
@@ -295,7 +294,7 @@ class State(
     """User, assistant and system messages and tool results, as recorded (retracted ones too)."""
     turns: int = 0
     ignored: int = 0
-    """Events of a known type whose data was malformed: they are in the log, and not in here."""
+    """Events of a known type with malformed data: they are in the log, but not in the state."""
     created_at: int = 0
     updated_at: int = 0
 
@@ -334,27 +333,27 @@ class State(
     open_turns: dict[str, Turning] = {}
     """By run; the run without a name is ``""``."""
     pending_calls: dict[str, PendingCall] = {}
-    """By id, calls without a result: what was under way here, or at the crash."""
+    """By id, calls without a result: running here, or at the crash."""
     asked: dict[str, int] = {}
     """By run, the seq of its last assistant message, if that asks for tools."""
     deferred_calls: dict[str, PendingCall] = {}
-    """Calls that a finished turn left without a result: someone else is to give it."""
+    """Calls that a finished turn left without a result, to be answered later."""
     streaming: dict[str, int] = {}
     """By run, the seq of the first streamed piece that no final message covers yet."""
     steps: dict[str, StepState] = {}
     """Durable steps by key, as their last attempts left them."""
     open_steps: dict[str, int] = {}
-    """Those that have begun and not ended, with the seq of their beginning."""
+    """Steps that have begun and not ended, with the seq of their beginning."""
     asks: dict[str, AskState] = {}
-    """Questions by id: open, or answered and not yet gone on with."""
+    """Questions by id: open, or answered but not carried out yet."""
     unheard: list[int] = []
-    """Events with a word to the working agent that the model has not heard yet."""
+    """Events with a message to the working agent that the model has not seen yet."""
     interrupted_at: int = -1
-    """The message count when work was cut short; a later message means that it went on."""
+    """The message count when work was interrupted; a later message means that it went on."""
     failed_at: int = -1
     """The message count when a turn ended in an error; a later message means that it went on."""
     alive: bool = True
-    """Whether whoever recorded this may still be at work: seen when it is asked, never folded."""
+    """Whether the writer may still be running: determined when it is read, never folded."""
 
     last_open: OpenedBy | None = None
     epoch: int = 0
@@ -367,12 +366,12 @@ class State(
         return self.read_variables()
 
     def read_variables(self, load: LoadBlob | None = None, classes: Iterable[type] = ()) -> dict[str, Any]:
-        """The variables, with blobs resolved by ``load`` and instances built of ``classes``."""
+        """Return the variables, with blobs resolved by ``load`` and instances built of ``classes``."""
         known = tuple(classes)
         return {name: read_variable(raw, load, known) for name, raw in self.encoded.items()}
 
     def memory_stats(self) -> MemoryStats:
-        """How many entries the memory has, and their size."""
+        """Return the number of memory entries, and their size."""
         size = sum(entry.size_bytes for entry in self.memory.values())
         return MemoryStats(len(self.memory), size)
 
@@ -381,13 +380,13 @@ class State(
         """Tokens, requests and cost so far, summed over the models."""
         known = self.usage_by_model.values()
         sums = {name: sum(getattr(tokens, name) for tokens in known) for name in _COUNTS}
-        # Copies: what is handed out must not change with the next event.
+        # Copies: returned values must not change with the next event.
         by_model = {model: msgspec.structs.replace(tokens) for model, tokens in self.usage_by_model.items()}
         return SessionUsage(**sums, cost=total_cost(known), by_model=by_model)
 
     @property
     def metrics(self) -> dict[str, int]:
-        """Tokens in and out, the number of requests, and the time of the last activity."""
+        """Input and output tokens, the number of requests, and the time of the last activity."""
         usage = self.usage
         return {
             "tokens_in": usage.input_tokens,
@@ -403,7 +402,7 @@ class State(
 
     @property
     def open_turn(self) -> Turning | None:
-        """The turn that is going on; the first to begin if several runs have one."""
+        """The current turn; the first to begin if several runs have one."""
         return next(iter(self.open_turns.values()), None)
 
     @property
@@ -423,7 +422,7 @@ class State(
 
     @property
     def status(self) -> Status:
-        """What the session does: a turn that nobody is at any more is interrupted."""
+        """The status of the session: a turn whose writer has died is interrupted."""
         # Also in mid-turn: it was left so on purpose.
         open_asks = [ask for ask in self.asks.values() if ask.is_open]
         if open_asks:
@@ -435,25 +434,25 @@ class State(
         if self.failed_at == self.message_count:
             return "failed"
         if self.asks:
-            return "suspended"  # all is answered, and nobody has gone on yet
+            return "suspended"  # everything is answered, and no process has continued yet
         return "waiting" if self.deferred_calls else "idle"
 
     @property
     def unfinished(self) -> bool:
-        """Whether the last turn has not come to its end, so that an agent can go on with it."""
+        """Whether the last turn has not ended, so that an agent can continue it."""
         return self.status in ("running", "interrupted", "failed")
 
     def copy(self) -> State:
-        """A state of one's own: changing it changes nothing else."""
+        """Return an independent copy of the state."""
         return _decode_state(_encode_state(self))
 
     def to_json(self) -> bytes:
-        """The state as bytes, for a snapshot."""
+        """Return the state as bytes, for a snapshot."""
         return _encode_state(self)
 
     @classmethod
     def from_json(cls, data: bytes) -> State:
-        """The state in a snapshot. Raises InvalidData if it is not one, or of another shape."""
+        """Return the state in a snapshot. Raises InvalidData if it is invalid, or of another version."""
         try:
             return _decode_state(data)
         except (ValueError, RecursionError) as error:
@@ -465,7 +464,7 @@ _decode_state = msgspec.json.Decoder(State).decode
 
 
 def read_recorded(raw: msgspec.Raw, load: LoadBlob | None = None) -> Any:
-    """The value of recorded JSON, with references resolved and escaped keys as they were."""
+    """Return the value of recorded JSON, with references resolved and escaped keys restored."""
     value = decode_json(raw)
     if not has_marked_keys(bytes(raw)):
         return value
@@ -483,7 +482,7 @@ def read_variable(raw: msgspec.Raw, load: LoadBlob | None, classes: tuple[type, 
 
 
 def describe(state: State, session_id: str, size_bytes: int) -> SessionMetadata:
-    """The session as its events describe it; what only a store can know is left as it is."""
+    """Return the metadata of a session from its events; what only a store knows is left at its defaults."""
     cwd = state.metadata.get("cwd")
     return SessionMetadata(
         session_id=session_id,
@@ -504,11 +503,11 @@ def describe(state: State, session_id: str, size_bytes: int) -> SessionMetadata:
     )
 
 
-# Adding up what requests to models used, whatever the provider calls its figures.
+# Adding up the usage of requests to models, whatever the provider calls its figures.
 BYTES_PER_TOKEN = 4
-"""What a token has on the average, in English; about."""
+"""The average length of a token in English, approximately."""
 
-# By the place of the figure in what a report is read into.
+# By the place of the figure in the list that a report is read into.
 _PLACES = {
     name: place
     for place, names in enumerate(
@@ -528,16 +527,15 @@ _COST = _PLACES["cost"]
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has, where nobody tells it."""
+    """Return the estimated tokens of a text, if none are reported."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
     return -(-size // BYTES_PER_TOKEN)
 
 
 def add_usage(by_model: dict[str, Tokens], figures: dict[str, Any], model: Any = None) -> None:
-    """Count one report of a provider. What is not a figure in it is passed over.
+    """Count one report of a provider. Values that are not figures are skipped.
 
-    A report is an increment, and one request unless it says otherwise. Without a total, the total is what went in and
-    what came out.
+    A report is an increment, and one request unless it says otherwise. Without a total, the total is input plus output.
     """
     # In the order of the places above; a report is one request unless it says otherwise.
     found: list[Any] = [0, 0, 0, 0, 0, 1, None]
@@ -562,20 +560,20 @@ def add_usage(by_model: dict[str, Tokens], figures: dict[str, Any], model: Any =
 
 
 def spend(by_model: dict[str, Tokens], usage: Any, model: Any, metadata: Any) -> None:
-    """Count what a message cost; foreign logs have that among its metadata."""
+    """Count the usage of a message; foreign logs have it among its metadata."""
     if usage is None and isinstance(metadata, dict):
         usage, model = metadata.get("usage"), model or metadata.get("model")
     if isinstance(usage, dict):
         add_usage(by_model, usage, model)
 
 
-# Todos: one list at a time, whole each time it is written; the last one wins.
+# Todos: one list at a time, complete each time it is written; the last one wins.
 TODO_TOOLS = frozenset({"todowrite", "todo_write"})
-"""Names, without regard to case, of tools whose calls carry the whole list."""
+"""Names, case-insensitive, of tools whose calls contain the whole list."""
 
 
 def read_todos(params: Any) -> list[dict[str, Any]]:
-    """The list in a call's parameters or an event's data, as recorded and not judged; empty if there is none."""
+    """Return the list in a call's parameters or an event's data, unvalidated; empty if there is none."""
     if isinstance(params, str):
         try:
             params = decode_json(params.encode("utf-8", "replace"))

@@ -1,6 +1,6 @@
-"""Values that every provider takes: whole Unicode, finite numbers, bounded nesting, fitting ids.
+"""Values that every provider accepts: valid Unicode, finite numbers, bounded nesting, valid ids.
 
-Everything here returns the very object it was given when nothing had to change, so that a caller can tell with
+Everything here returns the very object it was given when nothing had to change, so that a caller can compare with
 ``is``.
 """
 
@@ -21,12 +21,12 @@ DEPTH_MAX = 64  # nesting of one value; deeper parts are cut off. The same bound
 _REPEATS_MAX = 10_000
 _INTEGER_BITS_MAX = 12_000  # Python writes integers of at most 4,300 digits as text
 _WHOLE = slice(None)
-_NAME_OF = type.__dict__["__name__"]  # a class may lie about its own name, or refuse to tell it
+_NAME_OF = type.__dict__["__name__"]  # a class may lie about its own name, or refuse to give it
 _MARK = "\N{REPLACEMENT CHARACTER}"
 
 
 def clean_text(text: str) -> str:
-    """``text`` without NUL and lone surrogates; U+FFFD stands where they were."""
+    """Return ``text`` without NUL and lone surrogates, which are replaced by U+FFFD."""
     if type(text) is not str:
         text = str.__getitem__(text, _WHOLE)
     if not text.isascii():
@@ -38,12 +38,12 @@ def clean_text(text: str) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Whether a provider would call this an empty text."""
+    """Return whether a provider would call this an empty text."""
     return not text or text.isspace()
 
 
 def is_base64(text: str) -> bool:
-    """Whether a text is bytes in base64, whole and without anything in between."""
+    """Return whether a text is complete base64 without anything in between."""
     try:
         binascii.a2b_base64(text, strict_mode=True)
     except ValueError:
@@ -52,20 +52,20 @@ def is_base64(text: str) -> bool:
 
 
 def type_name(value: object) -> str:
-    """The name of a value's type, for a message; never asks the value itself."""
+    """Return the name of a value's type, for a message, without calling the value's own code."""
     return str(_NAME_OF.__get__(type(value)))
 
 
 def plain_text(value: Any) -> str | None:
-    """``value`` as clean text if it is a string, else None."""
+    """Return ``value`` as clean text if it is a string, else None."""
     return clean_text(value) if isinstance(value, str) else None
 
 
 def clean_json(value: Any) -> Any:
-    """``value`` as plain JSON data.
+    """Return ``value`` as plain JSON data.
 
     Cycles, too deep and too often repeated parts, NaN, infinities, huge integers and foreign objects become short
-    texts that say what was there; keys become strings.
+    texts that describe them; keys become strings.
     """
     # A name and a text for each, as nearly all tools are given.
     for one in chain.from_iterable(value.items()) if type(value) is dict else (None,):
@@ -77,7 +77,7 @@ def clean_json(value: Any) -> Any:
 
 
 class _Cleaner:
-    """One walk over one value. Shared parts are walked again, but only so often."""
+    """One walk over one value. Shared parts are walked again, up to a limit."""
 
     __slots__ = ("_path", "_repeats", "_seen")
 
@@ -92,7 +92,7 @@ class _Cleaner:
             return clean_text(value)
         if value is None or kind is bool:
             return value
-        if not issubclass(kind, (dict, list, tuple)):  # isinstance would ask the value itself
+        if not issubclass(kind, (dict, list, tuple)):  # isinstance would call the value's own code
             return _clean_leaf(value)
         identity = id(value)
         if identity in self._path:
@@ -105,7 +105,7 @@ class _Cleaner:
         self._path.add(identity)
         same = kind is dict or kind is list
         cleaned: Any = {} if issubclass(kind, dict) else []
-        # Each by its own class: what the value itself gives may be anything.
+        # Each by its own class: the value's own methods may return anything.
         if issubclass(kind, dict):
             for key, item in dict.items(value):
                 leaf = _clean_leaf(key)
@@ -121,7 +121,7 @@ class _Cleaner:
 
 
 def _clean_leaf(value: Any) -> Any:
-    """A value that holds no others, as JSON has it."""
+    """Return a scalar value as JSON has it."""
     kind = type(value)
     if issubclass(kind, int):
         number = int.__index__(value)
@@ -136,8 +136,7 @@ def _clean_leaf(value: Any) -> Any:
     return "null" if value is None else f"({type_name(value)})"
 
 
-# Dicts that take half the memory: those that are made alike share what their keys take.
-#
+# Dicts that take half the memory: those with the same keys share them.
 # The interpreter does so for the attributes of a class's instances, and for copies of such a dict. It is a plain dict
 # to everyone, and becomes an ordinary one when its members change. The interpreter leaves each instance room for
 # attributes to come, and a little less than the last.
@@ -145,7 +144,7 @@ _INSTANCES = 40
 
 
 def template(**members: Any) -> dict[str, Any]:
-    """A dict with these members whose copies share their keys, for what is kept in numbers."""
+    """Return a dict with these members whose copies share their keys, for large numbers of dicts."""
     kind = type("Members", (), {})
     found: dict[str, Any] = {}
     for _ in range(_INSTANCES):
@@ -156,16 +155,16 @@ def template(**members: Any) -> dict[str, Any]:
     return found
 
 
-# A rest for the garbage collector while a great many values are made that all stay.
-MANY = 2_000  # from so many on it is worth while; for what does not tell how many it has
+# A pause of the garbage collector while very many lasting values are made.
+MANY = 2_000  # from so many on it is worthwhile; also used if the number is unknown
 
 
 @contextmanager
 def collector_paused(count: int) -> Iterator[None]:
-    """No collection of cycles during a piece of work on ``count`` things, if those are many.
+    """Pause the collection of cycles during a piece of work on ``count`` things, if those are many.
 
     The collector would walk over everything made so far again and again, find nothing, and make the work take more
-    than linear time. It goes on afterwards if it was on before.
+    than linear time. It resumes afterwards if it was on before.
     """
     pause = count >= MANY and gc.isenabled()
     if pause:
@@ -177,7 +176,7 @@ def collector_paused(count: int) -> Iterator[None]:
             gc.enable()
 
 
-# Ids and names of tool calls as each provider takes them, always the same for the same.
+# Ids and names of tool calls as each provider accepts them, deterministic.
 ID_CHARS_MAX = 64
 OPENAI_ID_CHARS_MAX = 40
 NAME_CHARS_MAX = 128
@@ -190,7 +189,7 @@ _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def call_key(value: Any) -> str | None:
-    """What pairs a result with its call: the id as recorded; None if there is none."""
+    """Return the key that pairs a result with its call: the id as recorded; None if there is none."""
     if isinstance(value, str):
         return clean_text(value) or None
     if isinstance(value, int) and not isinstance(value, bool):
@@ -199,32 +198,32 @@ def call_key(value: Any) -> str | None:
 
 
 def name_key(name: Any) -> str:
-    """What pairs calls and results of a form that has names and no ids."""
+    """Return the key that pairs calls and results of a form with names and no ids."""
     return f"{_NAMED}{clean_text(name) if isinstance(name, str) else ''}"
 
 
 def is_named(key: str) -> bool:
-    """Whether a key was made of a name: then it comes again with each call of that tool."""
+    """Return whether a key was made from a name: then it is repeated by each call of that tool."""
     return key.startswith(_NAMED)
 
 
 def fit_id(key: str) -> str:
-    """A well-formed id for a recorded one: letters, digits, ``_`` and ``-``, at most 64."""
+    """Return a valid id for a recorded one: letters, digits, ``_`` and ``-``, at most 64."""
     return _shorten(_BAD.sub("_", key), ID_CHARS_MAX)
 
 
 def fit_name(name: str, chars_max: int = NAME_CHARS_MAX) -> str:
-    """A well-formed tool name for a recorded one; ``unknown_tool`` if nothing of it is usable."""
+    """Return a valid tool name for a recorded one; ``unknown_tool`` if nothing of it is usable."""
     return _shorten(_BAD.sub("_", name), chars_max) or "unknown_tool"
 
 
 def openai_id(identity: str) -> str:
-    """A well-formed id within the length that OpenAI's chat takes."""
+    """Return a valid id within the length that OpenAI's chat accepts."""
     return _shorten(identity, OPENAI_ID_CHARS_MAX)
 
 
 def mistral_id(identity: str) -> str:
-    """Nine letters or digits that stand for this id."""
+    """Return nine letters or digits that stand for this id."""
     if _MISTRAL.match(identity):
         return identity
     number = _hash(identity)
@@ -240,7 +239,7 @@ def _hash(identity: str) -> int:
 
 
 def _mistral_number(identity: str) -> int:
-    """``mistral_id`` as a number, which is much quicker to make: equal if and only if those are."""
+    """Return ``mistral_id`` as a number, which is much faster: equal if and only if those are."""
     if len(identity) != _MISTRAL_CHARS or not _MISTRAL.match(identity):
         return _hash(identity) % _MISTRAL_COUNT
     number = 0
@@ -257,17 +256,17 @@ def _shorten(text: str, chars_max: int) -> str:
 
 
 class CallNames:
-    """Gives each call of a conversation an id, the recorded one or ``…-2``, that is its own in every dialect."""
+    """Gives each call of a conversation an id, the recorded one or ``…-2``, that is unique in every dialect."""
 
     __slots__ = ("_counts", "_taken")
 
     def __init__(self) -> None:
-        # By number: names that are equal have the same, and it is the least that can be kept.
+        # By number: equal names have equal numbers, which take the least memory.
         self._taken: set[int] = set()
         self._counts: dict[str, int] = {}
 
     def take_all(self, names: Iterable[str]) -> bool:
-        """Take names as they are, if all of them are free."""
+        """Reserve names as they are, if all of them are free."""
         numbers = list(map(_mistral_number, names))
         numbers += [_mistral_number(openai_id(name)) for name in names if len(name) > OPENAI_ID_CHARS_MAX]
         if not self._taken.isdisjoint(numbers) or len(set(numbers)) != len(numbers):
@@ -276,11 +275,11 @@ class CallNames:
         return True
 
     def take(self, base: str) -> str:
-        """``base`` if it is free, else a free variation of it."""
+        """Return ``base`` if it is free, else a free variation of it."""
         name = base
         while True:
             numbers = {_mistral_number(name)}
-            # Two ids that differ only behind that would be one to OpenAI.
+            # Two ids that differ only after that would be one to OpenAI.
             if len(name) > OPENAI_ID_CHARS_MAX:
                 numbers.add(_mistral_number(openai_id(name)))
             if self._taken.isdisjoint(numbers):

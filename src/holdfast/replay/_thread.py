@@ -3,9 +3,9 @@
 Pieces stay in the order in which they were recorded. Rendering turns them into drafts of messages by one rule: an
 assistant's words and then its calls form a group; a group ends with the first result of one of its calls, with a
 user's words, or with the assistant's next words after a call. A call that a message announces and an event begins is
-one call, and stands in that message. The results of a group's calls, whenever they came, stand together right after
-it. Rendering goes on from where it stopped; a change further back (a late result, a retraction) takes it back to the
-start of that group.
+one call, and belongs to that message. The results of a group's calls, whenever they came, are placed together right
+after it. Rendering continues where it stopped; a change further back (a late result, a retraction) takes it back to
+the start of that group.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.replay._pieces import NOWHERE, BlockPiece, CallPiece, Drafts, Issu
 from holdfast.replay._state import Stage
 from holdfast.replay._text import CallNames, fit_id, fit_name, is_named
 
-OPENING = "(the conversation begins here)"  # the user turn that is put before an assistant who speaks first
+OPENING = "(the conversation begins here)"  # the user turn that is inserted before an assistant who speaks first
 
 NONE = 1 << 62
 
@@ -31,8 +31,8 @@ class Thread:
     """The pieces of one run and the drafts made of them.
 
     ``drafts()`` is valid for the strictest provider after any sequence of calls, unless ``incomplete`` is "keep".
-    ``touched`` is the first draft that changed since it was last reset. Blocks that are given to it are its own from
-    then on.
+    ``touched`` is the first draft that changed since it was last reset. It takes ownership of the blocks that it is
+    given.
     """
 
     def __init__(self, incomplete: str, unit: str = "event") -> None:
@@ -41,19 +41,19 @@ class Thread:
         self.touched = 0
         self._incomplete = incomplete
         self._pieces: list[BlockPiece] = []
-        # Of each piece its event, and of each rendered one how many blocks were there before it; NOWHERE inside of a
+        # For each piece its event, and for each rendered one how many blocks were there before it; NOWHERE inside a
         # group.
         self._seqs = array("q")
         self._spots = array("q")
         self._drafts = Drafts()
-        # The first piece that is no longer shown as it should be; NONE if all are.
+        # The first piece that is no longer shown correctly; NONE if all are.
         self._dirty = NONE
         # Calls of the message that is being rendered, whose results come when it ends.
         self._group: list[CallPiece] = []
-        # Blocks that cannot stand alone: they wait for one that can.
+        # Blocks that cannot be alone: they wait for one that can.
         self._soft: list[tuple[BlockPiece, int]] = []
-        # Server's calls that are shown and have no result yet, and those that were shown in vain: they are left out
-        # when it is rendered again.
+        # Server calls that are shown and have no result yet, and those that were shown in vain: they are left out when
+        # it is rendered again.
         self._serving: dict[str, ServedCall] = {}
         self._lost: set[BlockPiece] = set()
         # From this piece on what is shown depends on what comes next.
@@ -64,7 +64,7 @@ class Thread:
         # A second result for one of these keys is a repetition, not an early one.
         self.known: set[str] = set()
         self.exchanged: set[str] = set()  # those of calls that came together with their results
-        # Of each id the call that was answered last, until the user speaks again.
+        # By id, the call that was answered last, until the next user message.
         self._answered: dict[str, CallPiece] = {}
         self._user_seq = NOWHERE
         # Results that were recorded before their calls: writers do not wait for each other.
@@ -74,7 +74,7 @@ class Thread:
 
     # --- recording
     def take(self, seq: int, role: str, block: Block) -> None:
-        """A block of a message: words, a call or a result."""
+        """Add a block of a message: words, a call or a result."""
         if block["type"] == "tool_use":
             self.call(seq, block["id"], block)
         elif block["type"] == "tool_result":
@@ -83,18 +83,18 @@ class Thread:
             self.say(seq, role, block)
 
     def say(self, seq: int, role: str, block: Block) -> None:
-        """Words of one side: any block but a call or a result."""
+        """Add words of one side: any block but a call or a result."""
         seq = self._append(seq, BlockPiece(role, block))
         if role == "user":
-            # From here on an id that comes again is a new call: some models number anew in each turn.
+            # From here on a repeated id is a new call: some models number anew in each turn.
             self._user_seq = seq
             self._answered.clear()
 
     def call(self, seq: int, key: str | None, block: Block, *, begun: bool = False) -> None:
-        """A tool call, announced in a message or begun by an event of its own.
+        """Add a tool call, announced in a message or begun by an event of its own.
 
         ``key`` pairs it with its result, and with the other half of itself: one id is one call, whichever half was
-        recorded first. Its id is made well-formed and unique.
+        recorded first. Its id is made valid and unique.
         """
         if key in self.known or key in self.exchanged:
             self._reach(self._user_seq)
@@ -122,10 +122,10 @@ class Thread:
             self._waiting.setdefault(key, []).append(piece)
 
     def _same_call(self, key: str, block: Block, *, begun: bool) -> CallPiece | None:
-        """The call that this is the other half of, or another attempt at; None if it is new.
+        """Return the call of which this is the other half or another attempt; None if it is new.
 
-        Some models number their calls anew in each turn, so an id alone does not say it: a call that has both its
-        halves and its result is over, and so is one with a result once the user has spoken.
+        Some models number their calls anew in each turn, so an id alone is not enough: a call that has both its
+        halves and its result is over, and so is one with a result once the user has written.
         """
         waiting = self._waiting.get(key)
         open_calls = self._of_this_turn(waiting) if waiting else ()
@@ -143,7 +143,7 @@ class Thread:
         return None if (answered.begun if begun else answered.announced) else answered
 
     def _of_this_turn(self, calls: Sequence[CallPiece]) -> Sequence[CallPiece]:
-        """The calls since the user last spoke; all, if they are all older."""
+        """Return the calls since the last user message; all, if they are all older."""
         if len(calls) == 1 and not calls[0].gone:
             return calls  # nearly always, and there is nothing to choose
         there = [call for call in calls if not call.gone]
@@ -151,10 +151,10 @@ class Thread:
         return new or there
 
     def _join(self, call: CallPiece, seq: int, block: Block, *, begun: bool) -> None:
-        """Take in the other half of a call, or one more attempt at it.
+        """Add the other half of a call, or one more attempt at it.
 
-        What stands in the conversation are the model's own arguments, in the message that has them: a provider wants
-        its words back as they were.
+        The conversation shows the model's own arguments, in the message that has them: a provider wants
+        its words back unchanged.
         """
         own = call.block
         asked, done = (own, block) if begun else (block, own)
@@ -178,14 +178,14 @@ class Thread:
         self._append(seq, call)
 
     def fit_tool(self, given: str) -> str:
-        """The name of a tool as providers take it: one text for all that are equal."""
+        """Return the name of a tool as providers accept it: one text for all that are equal."""
         name = self._tools.get(given)
         if name is None:
             name = self._tools[given] = fit_name(given)
         return name
 
     def amend(self, key: str | None, block: Block) -> bool:
-        """Let this be said of an open call, unless a model said it in a message; False if there is no such call."""
+        """Replace the arguments of an open call, unless a message has them; return False if there is no such call."""
         call = self._open_call(key)
         if call is None or call.announced or self._seqs[call.index] < self._user_seq:
             return False
@@ -195,7 +195,7 @@ class Thread:
         return True
 
     def result(self, seq: int, key: str | None, block: Block) -> None:
-        """A tool result, wherever its call is. The first one for a call wins."""
+        """Add a tool result, wherever its call is. The first one for a call wins."""
         mark = Mark("user", block)
         seq = self._append(seq, mark)
         waiting = self._waiting.get(key) if key is not None else None
@@ -212,14 +212,14 @@ class Thread:
             self._early.setdefault(key, []).append((mark, seq))
 
     def decide(self, key: str | None, stage: Stage | None) -> None:
-        """How far an open call is, as its user was asked about it or has answered."""
+        """Set the stage of an open call whose user was asked about it or has answered."""
         call = self._open_call(key)
         if call is not None and stage is not None:
             call.stage = stage
             self._spoil(call.index)
 
     def _open_call(self, key: str | None) -> CallPiece | None:
-        """The newest call of this key that waits for its result."""
+        """Return the newest call of this key that waits for its result."""
         found = self._of_this_turn(self._waiting.get(key or "", ()))
         return found[-1] if found else None
 
@@ -241,14 +241,14 @@ class Thread:
         return len(self._pieces)
 
     def keep_native(self, seq: int, messages: list[dict[str, Any]], first: int) -> None:
-        """An event said the pieces from ``first`` on as a provider's messages."""
+        """Note that an event had the pieces from ``first`` on as a provider's messages."""
         pieces = self._pieces[first:]
         calls = [piece for piece in pieces if isinstance(piece, CallPiece)]
         reused = {call.key for call in calls if call.key and call.block["id"] != fit_id(call.key)}
         self._drafts.told.natives[seq] = Native(messages, [piece.block for piece in pieces], reused)
 
     def keep_system(self, seq: int, messages: list[dict[str, Any]]) -> None:
-        """A system message that was recorded as a message of the list."""
+        """Note a system message that was recorded as a message of the list."""
         self._drafts.told.systems.append((seq, Native(messages)))
 
     def _forget_native(self, first: int, last: int) -> None:
@@ -256,20 +256,20 @@ class Thread:
             self.touched = 0
 
     def stream(self, seq: int, kind: str, text: str) -> None:
-        """Streamed text as it came, until a final event covers it."""
+        """Add streamed text as it came, until a final event covers it."""
         last = self._pieces[-1] if self._pieces else None
         if isinstance(last, Stream) and last.kind == kind and not last.gone:
             last.add(seq, text)
             self._spoil(last.index)
             return
-        # Gone until it has words: a blank delta must not end a group.
+        # Hidden until it has words: a blank delta must not end a group.
         piece = Stream("assistant", {}, gone=True, index=len(self._pieces), kind=kind, parts=[])
         piece.add(seq, text)
         self._append(seq, piece)
         self._streams.append(piece)
 
     def cover(self, seq: int, kinds: Collection[str]) -> None:
-        """Take out streamed text of some kinds from ``seq`` on, now that it is final."""
+        """Remove streamed text of some kinds from ``seq`` on, now that it is final."""
         kept: list[Stream] = []
         while self._streams and self._streams[-1].parts[-1][0] >= seq:
             stream = self._streams.pop()
@@ -284,7 +284,7 @@ class Thread:
         self._streams.extend(reversed(kept))
 
     def retract(self, seq: int) -> Block | None:
-        """Take out what the event ``seq`` said; its first block, None if it said nothing."""
+        """Remove the content of the event ``seq``; return its first block, None if it had none."""
         first: Block | None = None
         self._reach(seq)
         self._forget_native(seq, seq)
@@ -304,15 +304,15 @@ class Thread:
         return first
 
     def replace(self, seq: int, blocks: Iterable[Block]) -> None:
-        """Put blocks of text where the event ``seq`` was taken out."""
+        """Insert blocks of text where the event ``seq`` was removed."""
         at = self._find(seq)
         pieces = [BlockPiece(self._pieces[at].role, block) for block in blocks]
         self._splice(at, at, pieces, [seq] * len(pieces))
 
     def compact(self, first: int, last: int, summary: str) -> int:
-        """Let a summary stand for the events ``first`` to ``last``; how many pieces it replaced.
+        """Replace the events ``first`` to ``last`` by a summary; return how many pieces it replaced.
 
-        A call that is still open, or whose result lies outside, stays: a pair is never split.
+        A call that is still open, or whose result is outside, stays: a pair is never split.
         """
         self._reach(first)
         self._forget_native(first, last)
@@ -331,7 +331,7 @@ class Thread:
         return high - low - len(pieces) + 1
 
     def _is_within(self, piece: BlockPiece, first: int, last: int) -> bool:
-        """Whether a summary of these events may stand for a piece of one of them."""
+        """Return whether a summary of these events may replace a piece of one of them."""
         if isinstance(piece, CallPiece):
             return piece.result is not None and first <= piece.result_seq <= last
         if isinstance(piece, Mark) and piece.call is not None and not piece.call.gone:
@@ -339,7 +339,7 @@ class Thread:
         return True
 
     def _append(self, seq: int, piece: BlockPiece) -> int:
-        """The next piece; its event, which is not before that of the one before it."""
+        """Append a piece with its event, which is not before that of the last piece."""
         seqs = self._seqs
         # Foreign logs may repeat numbers or go back; ``_find`` needs them in order.
         last = seqs[-1] if seqs else self.settled_seq
@@ -350,7 +350,7 @@ class Thread:
         return seq
 
     def _reach(self, seq: int) -> None:
-        """Have the pieces of the events from ``seq`` on at hand."""
+        """Make sure that the pieces of the events from ``seq`` on exist."""
 
     def _find(self, seq: int) -> int:
         return bisect_left(self._seqs, seq)
@@ -373,7 +373,7 @@ class Thread:
 
     # --- rendering
     def drafts(self) -> Drafts:
-        """The messages as drafts, brought up to date. Not to be changed by the caller."""
+        """Return the messages as drafts, brought up to date. Not to be changed by the caller."""
         self._lost.clear()
         self._for_now = NONE
         # Each round leaves out at least one more call, so there is a last one.
@@ -383,7 +383,7 @@ class Thread:
         return self._drafts
 
     def _is_rendered(self) -> bool:
-        """Render what has not been; False if it turned out that a server's call was shown in vain.
+        """Render new pieces; return False if a server call turned out to be shown in vain.
 
         Whether its result comes is only seen further on: then it is rendered again without it.
         """
@@ -397,7 +397,7 @@ class Thread:
                 self._render(piece, self._seqs[index])
                 if self._dirty != NONE:
                     return False
-        # More may come: what stands after a group or a thought, or waits, does so only for now.
+        # More may come: what follows a group or thinking, or waits, is provisional.
         if self._group:
             self._for_now = min(self._for_now, self._group[0].index)
             self._close()
@@ -408,12 +408,12 @@ class Thread:
 
     def _render(self, piece: BlockPiece, seq: int) -> None:
         if isinstance(piece, CallPiece):
-            # A call that is dropped also ends no group: as if it had never been.
+            # A dropped call also ends no group: as if it had never been there.
             if piece.result is not None or self._incomplete != "drop":
                 self._show_soft()
                 block, code = piece.block, code_of(piece.block)
                 if code is not None and code not in self._serving:
-                    # The code that makes a call is told of only where it runs.
+                    # The code that makes a call is shown only where it runs.
                     block = {name: value for name, value in block.items() if name != "caller"}
                 self._put(piece.role, block, seq)
                 piece.grouped = True
@@ -433,7 +433,7 @@ class Thread:
                 piece.shown = False
                 self._soft.append((piece, seq))
                 return
-            # It can stand alone; the soft ones that waited for it stand before it.
+            # It can be alone; the dependent blocks that waited for it come before it.
             if self._soft:
                 self._show_soft()
             self._put(piece.role, block, seq)
@@ -446,8 +446,7 @@ class Thread:
         if self._soft:
             self._end()
         if self._serving:
-            # With calls the turn goes on: a server's tool runs when they are answered, or its code makes more of
-            # them.
+            # With calls the turn goes on: a server tool runs when they are answered, or its code makes more of them.
             makers = {code_of(call.block) for call in group}
             self._lose(
                 key for key, waiting in self._serving.items() if not group or (waiting.carried and key not in makers)
@@ -455,7 +454,7 @@ class Thread:
             for waiting in self._serving.values():
                 waiting.carried = True
         if len(group) > 1 and self._seqs[group[0].index] in self._drafts.told.natives:
-            # A provider's own list is as it was made: results in the order in which they came.
+            # A provider's own list is kept as it was: results in the order in which they came.
             group.sort(key=lambda call: (call.result is None, call.result_seq))
         for call in group:
             call.grouped = False
@@ -463,9 +462,9 @@ class Thread:
                 self._put("user", call.result or call.stand_in(), call.result_seq)
 
     def _end(self, *, paused: bool = False) -> None:
-        """Show what a message ends with: server's calls and results may, thinking may not.
+        """Show the end of a message: server calls and results are allowed there, thinking is not.
 
-        They need words beside them that everybody reads, unless a provider has paused there.
+        They need words beside them that everybody can read, unless a provider has paused there.
         """
         if paused or self._drafts.is_assistants():
             self._show_soft(last=True)
@@ -474,8 +473,8 @@ class Thread:
     def _pause(self) -> None:
         """End the conversation where an assistant's message may go on.
 
-        Server's calls without a result can be last in a message that was recorded as a provider's; so can they in
-        front of calls whose results are the last.
+        Server calls without a result can be last in a message that was recorded as a provider's; so can those
+        before calls whose results are last.
         """
         natives, soft = self._drafts.told.natives, self._soft
         if soft:
@@ -493,14 +492,14 @@ class Thread:
             self._for_now = min(self._for_now, self._dirty)
 
     def _lose(self, keys: Iterable[str]) -> None:
-        """Leave out server's calls whose result does not come, and start anew from them."""
+        """Leave out server calls whose result does not come, and restart from them."""
         for key in list(keys):
             waiting = self._serving[key]
             self._lost.add(waiting.piece)
             self._spoil(self._find(waiting.seq))
 
     def _show_soft(self, *, last: bool = False) -> None:
-        """Add the soft pieces that waited: a server's call and its result only as a pair, no thinking as ``last``."""
+        """Add the dependent pieces that waited: a server call only with its result, no thinking as ``last``."""
         shown: list[tuple[BlockPiece, int]] = []
         for piece, seq in self._soft:
             block = piece.block
@@ -531,7 +530,7 @@ class Thread:
         if self._dirty == NONE:
             return
         index, self._dirty = self._dirty, NONE
-        # Inside of a group there is no place to start from: its results depend on all its calls.
+        # Inside a group there is no place to start from: its results depend on all its calls.
         while self._spots[index] == NOWHERE:
             index -= 1
         self.touched = min(self.touched, self._drafts.cut(self._spots[index]))
@@ -540,7 +539,7 @@ class Thread:
 
     # --- what is not shown
     def report(self) -> IssueList:
-        """Everything that was changed or is not among the messages, as of now."""
+        """Return everything that was changed or is not among the messages, as of now."""
         issues = IssueList(self.issues)
         issues.unit = self.issues.unit
         drafts = self.drafts()

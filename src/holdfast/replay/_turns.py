@@ -1,4 +1,4 @@
-"""Turns: the events of a log cut where someone asks something new, and where they came from."""
+"""Turns: the events of a log split where the user asks something new, and their origins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_IN_TURNS = frozenset(
     permission tools instructions config task metadata suspended resumed frame
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
-"""What is state or the session's own life: it stands between turns, wherever it was recorded."""
+"""State and the session's own life: between turns, wherever they were recorded."""
 
 WORDS = frozenset({"user", "assistant", "thinking", "tool_call", "tool_result", "delta"})
 _FILES = frozenset({"path", "file", "file_path", "filepath", "filename", "notebook_path"})
@@ -31,10 +31,10 @@ _SHOWN_CHARS_MAX = 2_000
 
 
 class TurnView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a turn was about, for people and programs that read no events."""
+    """A turn in brief, for people and programs that read no events."""
 
     number: int
-    """Counted from 1 within the events that were looked at."""
+    """Counted from 1 within the given events."""
     first_seq: int
     last_seq: int
     timestamp: int = 0
@@ -58,7 +58,7 @@ class TurnEvents:
         self.has_words = first.type in WORDS
 
     def take(self, event: Event, *, is_start: bool) -> None:
-        """Add the next event; what came before the first words only led up to them."""
+        """Add the next event; those before the first words are a lead-up to them."""
         if is_start and not self.has_words:
             self.run = event.run
         self.events.append(event)
@@ -73,7 +73,7 @@ class TurnEvents:
         return self.events[-1].seq
 
     def view(self) -> TurnView:
-        """What it was about; long texts are cut."""
+        """Return it in brief; long texts are cut."""
         return TurnView(
             number=self.number,
             first_seq=self.first,
@@ -86,17 +86,17 @@ class TurnEvents:
         )
 
     def texts(self, type: str) -> Iterator[str]:
-        """What was said in the turn's own run by events of this type."""
+        """Yield the texts in the turn's own run by events of this type."""
         for event in self.events:
             if event.type == type and event.run == self.run and (text := text_of(data_of(event).get("content"))):
                 yield text
 
 
 def split_turns(events: Iterable[Event]) -> list[TurnEvents]:
-    """The turns of these events; every event that is not state is in exactly one of them.
+    """Return the turns of these events; every event that is not state is in exactly one of them.
 
-    A turn begins with ``turn_start``, or with a user's words outside of one. What comes before the first such event
-    goes on with a turn that began elsewhere, and is one by itself.
+    A turn begins with ``turn_start``, or with a user's words outside one. Events before the first such one
+    continue a turn that began elsewhere, and are one by themselves.
     """
     turns: list[TurnEvents] = []
     is_open = False
@@ -106,7 +106,7 @@ def split_turns(events: Iterable[Event]) -> list[TurnEvents]:
         # A user's words are for the top-level agent, as far as the run tells.
         is_own = event.run is None or not turns or event.run == turns[-1].run
         starts = event.type == "turn_start" or (event.type == "user" and is_own)
-        # Words of a user inside of an open turn belong to it: someone steers the agent.
+        # A user's words inside an open turn belong to it: the agent is being steered.
         if not turns or (starts and not is_open and turns[-1].has_words):
             turns.append(TurnEvents(len(turns) + 1, event))
         else:
@@ -118,7 +118,7 @@ def split_turns(events: Iterable[Event]) -> list[TurnEvents]:
 
 
 def data_of(event: Event) -> dict[str, Any]:
-    """The event's data; nothing where a foreign log holds no object."""
+    """Return the event's data; an empty object for a foreign log without one."""
     try:
         return event.data
     except HoldfastError:
@@ -126,7 +126,7 @@ def data_of(event: Event) -> dict[str, Any]:
 
 
 class ToolAct(NamedTuple):
-    """A call, more about a call, or what came of one."""
+    """A call, more data of a call, or its result."""
 
     what: Literal["call", "arguments", "result"]
     tool: str
@@ -139,7 +139,7 @@ class ToolAct(NamedTuple):
 
 
 def tool_acts(events: Iterable[Event]) -> Iterator[ToolAct]:
-    """What was done with tools: each call once, however it was recorded, and each result."""
+    """Yield what was done with tools: each call once, however it was recorded, and each result."""
     calls = Calls()
     for event in events:
         data = data_of(event)
@@ -163,7 +163,7 @@ def _called(
     calls: Calls, run: str | None, id: Any, tool: Any, params: Any, *, begun: bool = False, amends: bool = False
 ) -> Iterator[ToolAct]:
     name = str(tool)
-    # Both halves of a call are compared as they would be recorded, not as Python has them.
+    # Both halves of a call are compared in recorded form, not as Python values.
     key, mark = call_key(id), mark_of(name, msgspec.json.encode(params))
     news = calls.amend(run, key, name, mark, 0) if amends else calls.take(run, key, name, mark, 0, begun=begun)
     if news != "nothing":
@@ -176,7 +176,7 @@ def _answered(calls: Calls, run: str | None, id: Any, data: dict[str, Any]) -> T
 
 
 def text_of(content: Any) -> str:
-    """The words in a message's content: a text, or the texts of its blocks."""
+    """Return the words in a message's content: a text, or the texts of its blocks."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -186,7 +186,7 @@ def text_of(content: Any) -> str:
 
 
 def files_in(params: Any) -> list[str]:
-    """The files that a tool call names in its parameters."""
+    """Return the files that a tool call names in its parameters."""
     if not isinstance(params, dict):
         return []
     found = [value for name, value in params.items() if name.lower() in _FILES]
@@ -205,11 +205,10 @@ def tokens_of(events: Iterable[Event]) -> dict[str, Tokens]:
     return by_model
 
 
-# Where a session's events came from: its line of descent and what was merged into it.
-#
-# A log tells this by itself, whatever became of its parents: ``session_start`` and each ``forked`` give the log a new
-# name, so that every event has one origin, and ``merged`` tells which turns of which log stand where. Nothing here
-# follows a name to another log, so that no claim can lead round in circles.
+# The origin of a session's events: its line of descent and its merges.
+# A log contains this itself, whatever became of its parents: ``session_start`` and each ``forked`` give the log a new
+# name, so that every event has one origin, and ``merged`` records which turns of which log are where. Nothing here
+# follows a name to another log, so that no claim can lead to a cycle.
 class Segment(NamedTuple):
     """A part of a session's line: the events up to ``last`` that no earlier part has."""
 
@@ -219,7 +218,7 @@ class Segment(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Events ``first`` to ``last`` of another log, which stand here as ``to`` to ``to_last``."""
+    """Events ``first`` to ``last`` of another log, which are here as ``to`` to ``to_last``."""
 
     log: str
     first: int
@@ -237,7 +236,7 @@ class Merge(NamedTuple):
 
 
 class Descent:
-    """What one log says of its origin."""
+    """The origins recorded in one log."""
 
     def __init__(self, segments: list[Segment], copies: list[Copy], merges: list[Merge]) -> None:
         self.segments, self.copies, self.merges = segments, copies, merges
@@ -251,14 +250,14 @@ class Descent:
         self._places = list(self._copies_to)
 
     def segment_of(self, seq: int) -> Segment | None:
-        """The part of the line that an event stands in."""
+        """Return the part of the line that an event is in."""
         at = bisect_left(self.segments, seq, key=attrgetter("last"))
         return self.segments[at] if at < len(self.segments) else None
 
     def places(self, origin: Copy) -> Iterator[tuple[int, int]]:
-        """Where events of another log would be in this one: the first and the last of a part.
+        """Yield where events of another log would be in this one: the first and the last of a part.
 
-        A log that was copied as a file goes on under the name of the first, so that something else may stand there.
+        A log that was copied as a file continues under the same name, so that something else may be there.
         """
         log, first, last, *_ = origin
         end = self._ends.get(log, -1)
@@ -270,7 +269,7 @@ class Descent:
             yield copies[at].to, copies[at].to_last
 
     def origins(self, turn: TurnEvents) -> list[Copy]:
-        """Where a turn of this log was first recorded, and where it was copied from."""
+        """Return where a turn of this log was first recorded, and where it was copied from."""
         own = self.segment_of(turn.first)
         found = [] if own is None else [Copy(own.log, turn.first, turn.last, 0, 0)]
         at = bisect_right(self._places, turn.first) - 1
@@ -279,7 +278,7 @@ class Descent:
 
 
 def read_history(session_id: str, events: Iterable[Event]) -> Descent:
-    """What the events of a session say of where they came from. Malformed claims are ignored."""
+    """Return the origins in the events of a session. Malformed claims are ignored."""
     segments: list[Segment] = []
     copies: list[Copy] = []
     merges: list[Merge] = []
@@ -303,7 +302,7 @@ def read_history(session_id: str, events: Iterable[Event]) -> Descent:
                 match one:
                     case [str(), int(), int(), int(), int()]:
                         copies.append(Copy(*one))
-    # A log without a name of its own is known by its session.
+    # A log without a name of its own is identified by its session.
     segments.append(Segment(session_id, log or f"@{session_id}", last))
     return Descent(segments, copies, merges)
 
@@ -313,7 +312,7 @@ def _text(value: Any) -> str | None:
 
 
 def common_prefix(a: Sequence[Event], b: Sequence[Event]) -> int:
-    """The seq of the last event that both logs begin with; -1 if their first ones differ."""
+    """Return the seq of the last event that both logs begin with; -1 if their first ones differ."""
     last = -1
     for event, other in zip(a, b, strict=False):
         if event != other:

@@ -1,7 +1,7 @@
 """Format versions: events of older logs are brought up to date one version at a time.
 
-A log says its version in ``session_start``; a plain log, without one, is version 0. A newer writer that goes on with
-an older log says its own version in ``opened``. A step changes what an event looks like, never which events there
+A log names its version in ``session_start``; a plain log, without one, is version 0. A newer writer that continues
+an older log names its own version in ``opened``. A step changes the form of an event, never which events there
 are, their order or the version they name.
 """
 
@@ -18,7 +18,7 @@ Step = Callable[[Event], Event]
 Steps = Sequence[Step | None]
 
 STEPS: Steps = (None,) * FORMAT_VERSION
-"""``STEPS[n]`` brings an event of version n to n + 1; None where no event changed its form.
+"""``STEPS[n]`` brings an event of version n to n + 1; None if no event changed its form.
 
 Version 1 added members to the line and new types; events of plain logs are valid as they are.
 """
@@ -34,7 +34,7 @@ _decode_format = msgspec.json.Decoder(_Format).decode
 
 
 def format_of(event: Event) -> int | None:
-    """The version that an event says the log has from there on; None if it says nothing."""
+    """Return the version that the log has from an event on; None if the event names none."""
     if event.type not in _NAMES_FORMAT:
         return None
     try:
@@ -44,11 +44,11 @@ def format_of(event: Event) -> int | None:
 
 
 def check_format(found: Event | int, steps: Steps = STEPS) -> int:
-    """The version given, or named by an event (0 if none). Raises TooNew if it is newer than this code knows."""
+    """Return the version, given or named by an event (0 if none). Raises TooNew if it is newer than this code knows."""
     if isinstance(found, int):
         version = found
     elif found.type not in _NAMES_FORMAT:
-        return 0  # nearly every event of a log is asked
+        return 0  # called for nearly every event of a log
     else:
         version = format_of(found) or 0
     if version > len(steps):
@@ -56,12 +56,12 @@ def check_format(found: Event | int, steps: Steps = STEPS) -> int:
             f"the session has format {version}, and this Holdfast knows up to {len(steps)}; it was left untouched",
             format=version,
         )
-    # A foreign log may say anything; below zero is as good as none.
+    # A foreign log may say anything; below zero counts as none.
     return max(version, 0)
 
 
 def upcast_event(event: Event, version: int, steps: Steps = STEPS) -> Event:
-    """The event as the current version would have recorded it."""
+    """Return the event as the current version would have recorded it."""
     for step in steps[check_format(version, steps) :]:
         if step is not None:
             event = step(event)
@@ -69,10 +69,10 @@ def upcast_event(event: Event, version: int, steps: Steps = STEPS) -> Event:
 
 
 def upcast(events: Iterable[Event], version: int = 0, steps: Steps = STEPS) -> Iterable[Event]:
-    """The events of a log as the current version would have recorded them.
+    """Yield the events of a log as the current version would have recorded them.
 
-    ``version`` is that of the log where the events begin. If no step from there on changes anything, the events come
-    back as they are, at no cost. Raises TooNew, also later, while being consumed.
+    ``version`` is that of the log where the events begin. If no step from there on changes anything, the events are
+    returned unchanged, at no cost. Raises TooNew, also later, while being consumed.
     """
     if version > len(steps):
         check_format(version, steps)

@@ -20,20 +20,20 @@ _MEDIA = {
 }
 _NAMES = ("title", "name", "filename", "caption", "alt", "description", "context", "text")
 _PLACES = ("url", "uri", "file_id", "file_data")
-# Deeper than that no reference to a payload is looked for.
+# Deeper than that no reference to a payload is searched.
 _DEPTH_MAX = 20
 
 
 class Media(NamedTuple):
-    """What stands among words and is none: a picture, a file, or what is kept beside the log."""
+    """An image, a file, or a payload kept beside the log, among words."""
 
     kind: str
     media_type: str = ""
     name: str = ""
-    """What it is called, or where it is."""
+    """Its name or address."""
     source: dict[str, Any] = {}  # noqa: RUF012 - never changed
     size: int | None = None
-    """The bytes of what is kept beside the log and was not loaded; None for everything else."""
+    """The size of a payload that is kept beside the log and was not loaded; None for everything else."""
 
     def __str__(self) -> str:
         if self.size is not None:
@@ -57,7 +57,7 @@ def as_json(value: Any, indent: int = 0) -> str:
     try:
         document = msgspec.json.encode(value)
         return (msgspec.json.format(document, indent=indent) if indent else document).decode()
-    # The standard library writes what the quick encoder refuses: huge integers, foreign objects.
+    # The standard library writes what the fast encoder refuses: huge integers, foreign objects.
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
         import json
 
@@ -70,14 +70,14 @@ def as_text(value: Any) -> str:
 
 
 def joined(pieces: Sequence[Piece]) -> str:
-    """Return the words line by line; what stands among them is named."""
+    """Return the words line by line; media among them are named."""
     return "\n".join([str(piece) for piece in pieces])
 
 
 def as_pieces(value: Any) -> tuple[Piece, ...]:
-    """Return content, a result or any other value as words and what stands among them."""
+    """Return content, a result or any other value as words and media."""
     if isinstance(value, str):
-        # What ends lines on one system would move the cursor on others.
+        # A line end of one system would move the cursor on others.
         return (value.replace("\r\n", "\n") if "\r" in value else value,)
     if value is None:
         return ()
@@ -86,7 +86,7 @@ def as_pieces(value: Any) -> tuple[Piece, ...]:
     if isinstance(value, list) and value and all(_is_block(item) for item in value):
         return tuple(piece for item in value for piece in _block_pieces(item))
     if isinstance(value, dict):
-        # As tools of several frameworks wrap what they give back.
+        # The wrapper of results in several frameworks.
         if len(value) == 1 and isinstance(value.get("content"), str):
             return as_pieces(value["content"])
         if _is_block(value):
@@ -95,17 +95,17 @@ def as_pieces(value: Any) -> tuple[Piece, ...]:
 
 
 def kinds_said(type: str, content: Any) -> frozenset[str]:
-    """Return of which kinds a final message has words: "assistant", "thinking", both or neither.
+    """Return the kinds of words in a final message: "assistant", "thinking", both or neither.
 
-    It takes the place of streamed text of these kinds only. Blocks that are neither text nor thoughts do not count:
-    text is rather there twice than never.
+    It replaces streamed text of these kinds only. Blocks that are neither text nor thinking do not count:
+    showing text twice is better than never.
     """
     blocks = content if isinstance(content, list) else [content]
     return frozenset(kind for block in blocks if (kind := _kind_said(type, block)))
 
 
 def words_said(content: Any) -> dict[str, str]:
-    """Return the words that an assistant's message has of each kind that ``kinds_said`` tells."""
+    """Return the words of an assistant's message for each kind that ``kinds_said`` gives."""
     said: dict[str, list[Piece]] = {}
     for block in content if isinstance(content, list) else [content]:
         if kind := _kind_said("assistant", block):
@@ -115,7 +115,7 @@ def words_said(content: Any) -> dict[str, str]:
 
 
 def thoughts(block: dict[str, Any]) -> tuple[Piece, ...]:
-    """Return what a thinking or reasoning block says."""
+    """Return the text of a thinking or reasoning block."""
     if block.get("type") == "thinking":
         return as_pieces(block.get("thinking"))
     said = [*as_pieces(block.get("summary") or None), *as_pieces(block.get("content") or None)]
@@ -141,7 +141,7 @@ def _kept(reference: dict[str, Any]) -> Media:
 
 
 def without_references(value: Any, depth: int = _DEPTH_MAX) -> Any:
-    """Return the value with a word in the place of what is kept beside the log."""
+    """Return the value with a description in place of payloads kept beside the log."""
     if is_reference(value):
         return str(_kept(value))
     if depth and isinstance(value, dict):
@@ -158,7 +158,7 @@ def _is_block(value: Any) -> bool:
 
 
 def _block_pieces(block: Any) -> tuple[Piece, ...]:
-    """The words of one block; what is not understood is there as JSON."""
+    """Return the words of one block; an unknown one as JSON."""
     if isinstance(block, str):
         return as_pieces(block)
     kind = block["type"]
@@ -169,7 +169,7 @@ def _block_pieces(block: Any) -> tuple[Piece, ...]:
     if kind == "redacted_thinking":
         return ("[thinking that only its provider can read]",)
     if kind in _MEDIA:
-        # A picture or a file by its name; what a document says is said.
+        # An image or a file by its name; the text of a document in full.
         source: dict[str, Any] = block if isinstance(block.get("file_id"), str) else {}
         for given in map(block.get, ("source", "image_url", "file", "input_audio")):
             if isinstance(given, (str, dict)):
@@ -181,7 +181,7 @@ def _block_pieces(block: Any) -> tuple[Piece, ...]:
         if said is not None:
             return (*([name] if name else []), *as_pieces(said))
         where = next((source[one] for one in _PLACES if isinstance(source.get(one), str)), "")
-        # The address is the picture itself, far too long to be shown.
+        # The address is the image itself, far too long to be shown.
         if where.startswith("data:"):
             head, _, data = where[5:].partition(",")
             source = {"type": "base64", "media_type": head.partition(";")[0], "data": data}

@@ -1,4 +1,4 @@
-"""Calls and their results next to each other, and edits as differences: what every surface shows of a tool. Pure."""
+"""Calls paired with their results, and edits as differences: how every surface shows a tool. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["PairedEntry", "arguments", "changed_lines", "edit_of", "paired"]
 _PARAM_CHARS = 80
 _HELD_MAX = 64  # entries that wait for the result of a call before them
 _EDITS = (("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "new_text"), ("old", "new"))
-_EDIT_CHARS_MAX = 100_000  # what is longer takes too long to compare
+_EDIT_CHARS_MAX = 100_000  # longer texts take too long to compare
 
 
 class PairedEntry(NamedTuple):
-    """An entry; the result of it beside it, if it is a call that got one soon."""
+    """An entry, with its result if it is a call that got one soon."""
 
     entry: Entry
     result: Entry | None = None
@@ -27,7 +27,7 @@ class PairedEntry(NamedTuple):
 
     @property
     def took_ms(self) -> int:
-        """How long the call took, without the time in which somebody was asked; 0 if that is not known."""
+        """How long the call took, without the time for a decision; 0 if unknown."""
         if self.result is None:
             return 0
         began = self.entry.timestamp if self.result.since is None else self.result.since
@@ -40,14 +40,14 @@ class PairedEntry(NamedTuple):
 
     @property
     def went_wrong(self) -> bool:
-        """Whether it failed, was cut off, or tells of something that did."""
+        """Whether it failed, was cut off, or reports something that did."""
         entry = self.result or self.entry
         is_told = entry.kind == "note" and entry.name.startswith(("error", "interrupted", "the turn ended"))
         return entry.kind == "failure" or entry.state == "cut" or is_told
 
 
 def paired(entries: Iterable[Entry]) -> Iterator[PairedEntry]:
-    """Yield the entries in their order, each result with its call; one whose call is far away stands by itself."""
+    """Yield the entries in their order, each result with its call; one far from its call is by itself."""
     held: deque[list[Entry]] = deque()
     waiting: dict[tuple[str | None, str | None], list[Entry]] = {}
 
@@ -66,7 +66,7 @@ def paired(entries: Iterable[Entry]) -> Iterator[PairedEntry]:
         if entry.kind in ("result", "failure") and key in waiting:
             waiting.pop(key).append(entry)
         else:
-            # What stands behind much else does not wait.
+            # Do not wait too long for a result.
             if len(held) >= _HELD_MAX:
                 waiting.clear()
             held.append([entry])
@@ -79,16 +79,16 @@ def paired(entries: Iterable[Entry]) -> Iterator[PairedEntry]:
 
 
 def edit_of(entry: Entry) -> tuple[str, list[str]] | None:
-    """Return a call that puts one text in the place of another: its other arguments, and the lines that differ.
+    """Return the parts of a call that replaces one text by another: its other arguments, and the diff lines.
 
-    The lines begin with ``-``, ``+`` or a space; ``…`` stands for those that are left out. None for any other call.
+    The lines begin with ``-``, ``+`` or a space; ``…`` stands for omitted ones. None for any other call.
     """
     found = changed_lines(entry.value) if entry.kind == "call" else None
     return None if found is None else (arguments(found[0]), found[1])
 
 
 def changed_lines(args: Any) -> tuple[dict[str, Any], list[str]] | None:
-    """Return what a call's arguments say beside a change of a text, and the lines of the change; None for others."""
+    """Return the arguments of a call beside the change of a text, and the lines of the change; None for others."""
     value = args if isinstance(args, dict) else {}
     for names in _EDITS:
         old, new = (value.get(name) for name in names)
@@ -102,7 +102,7 @@ def changed_lines(args: Any) -> tuple[dict[str, Any], list[str]] | None:
 
 
 def arguments(value: Any) -> str:
-    """Return what a call was given: ``path="a.txt" limit=5`` where that is short enough to read, else JSON."""
+    """Return the arguments of a call: ``path="a.txt" limit=5`` if that is short enough to read, else JSON."""
     if not isinstance(value, dict):
         return "" if value is None else as_json(value)
     pairs = [f"{name}={as_json(item)}" for name, item in value.items()]

@@ -1,11 +1,11 @@
 """A session as people read it: one fold for every surface that shows or exports a conversation.
 
-Unlike a recovered conversation this holds everything that was recorded, of every run: what was said by whom and when,
-calls and results, and notes on what happened in between. Entries come in the order of the log, and each has an
+Unlike a recovered conversation this holds everything that was recorded, of every run: all messages with time and
+speaker, calls and results, and notes on other events. Entries come in the order of the log, and each has an
 identity, ``(seq, part)``. Pure.
 
-Streamed text is shown once: as the final message has it, or, where no final message covers it, as it came
-(``Streams``). Until that is known later entries are held back, so that words stand where they were said.
+Streamed text is shown once: in the final message, or, if no final message covers it, as it was streamed
+(``Streams``). Until that is known later entries are held back, so that words appear where they were said.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Entry(msgspec.Struct, frozen=True):
     kind: str
     """user, assistant, system, thinking, call, result, failure or note."""
     pieces: tuple[Piece, ...] = ()
-    """The words, with what stands among them; a call has ``value`` instead."""
+    """The words, with media among them; a call has ``value`` instead."""
     name: str = ""
-    """The tool of a call or result ("" if its call was not seen); what a note is about."""
+    """The tool of a call or result ("" if its call was not seen); the subject of a note."""
     id: str | None = None
     """The id of a call, or of the call that a result answers."""
     value: Any = None
@@ -55,18 +55,18 @@ class Entry(msgspec.Struct, frozen=True):
     again: bool = False
     """Whether it is a call that was shown before, recorded again with other arguments."""
     since: int | None = None
-    """When it was decided whether the call of a result may run, where somebody was asked: until then it waited."""
+    """When the decision about the call of a result was made, if there was a question: until then it waited."""
     last: int | None = None
     """The last event of streamed text, of which ``seq`` is the first; None for everything else."""
 
     @property
     def role(self) -> str:
-        """Whose message it belongs to: user, assistant, system, tool or note."""
+        """The role of its message: user, assistant, system, tool or note."""
         return _ROLES.get(self.kind, self.kind)
 
     @property
     def text(self) -> str:
-        """The words; what stands among them is named."""
+        """The words; media among them are named."""
         return joined(self.pieces)
 
 
@@ -74,11 +74,11 @@ _ROLES = {"thinking": "assistant", "call": "assistant", "result": "tool", "failu
 
 
 def read_transcript(events: Iterable[Event], first: int = 0, lost_from: int | None = None) -> Iterator[Entry]:
-    """Yield the entries of a log, in its order. Never raises about what the events hold.
+    """Yield the entries of a log, in its order. Never raises about the content of events.
 
-    ``first`` is the number of the first event that was asked for: those before are not missing. ``lost_from`` is
-    where a damaged end begins, which is told if the events reach it. Streamed text that nothing has ended when the
-    events end is ``open``.
+    ``first`` is the number of the first requested event: those before are not missing. ``lost_from`` is
+    where a damaged end begins, which is noted if the events reach it. Streamed text that is not ended by the
+    last event is ``open``.
     """
     reader = Transcript(first)
     for event in events:
@@ -109,29 +109,29 @@ def _continues(group: list[Entry], entry: Entry) -> bool:
 
 
 class _Stream(NamedTuple):
-    """Pieces of streamed text that stand together, by their events."""
+    """Adjacent pieces of streamed text, by their events."""
 
     timestamp: int
     pieces: list[tuple[int, str]]
 
 
 class _Key(NamedTuple):
-    """Whose stream it is, and of what."""
+    """The identity of a stream: its run, agent and kind."""
 
     run: str | None
     agent: str | None
     kind: str
 
     def is_of(self, run: str | None, agent: str | None) -> bool:
-        """Whether it is of this run, and of this agent if both are named."""
+        """Return whether it is of this run, and of this agent if both are named."""
         return self.run == run and (None in (self.agent, agent) or self.agent == agent)
 
 
 class Streams:
-    """Streamed text that is open: which pieces a final message covers, and which were cut off.
+    """Open streamed text: which pieces a final message covers, and which were cut off.
 
     A final message covers the pieces of its run, and of its agent if both are named, from ``covers_from`` on, if they
-    are of a kind that it has words of. Those of such a kind before were cut off, as is everything when its run ends.
+    are of a kind that it has words of. Earlier ones of such a kind were cut off, as is everything when its run ends.
     """
 
     ENDS: ClassVar = ("turn_end", "agent_error", "agent_complete", "interrupted")
@@ -146,11 +146,11 @@ class Streams:
 
     @property
     def first(self) -> int | None:
-        """The first event of all that is open; None if nothing is."""
+        """The first event of everything that is open; None if nothing is."""
         return min((streams[0].pieces[0][0] for streams in self._open.values()), default=None)
 
     def add(self, run: str | None, agent: Any, kind: Any, pieces: list[tuple[int, str]], timestamp: int = 0) -> None:
-        """Take in pieces, each with its event, that follow one another."""
+        """Add pieces, each with its event, that follow one another."""
         key = _Key(run, _named(agent), "thinking" if kind == "thinking" else "assistant")
         streams = self._open.setdefault(key, [])
         if streams and self._speaking.get(run) == key:
@@ -160,16 +160,16 @@ class Streams:
             self._speaking[run] = key
 
     def pause(self, *runs: str | None) -> None:
-        """Something else was said or done in these runs, or in any: what follows stands apart."""
+        """Note that something else was said or done in these runs, or in any: later pieces are separate."""
         for run in runs or [*self._speaking]:
             self._speaking.pop(run, None)
 
     def cover(
         self, run: str | None, agent: Any, kinds: Collection[str], first: Any
     ) -> tuple[list[Entry], dict[str, str]]:
-        """Take out what a final message with words of these kinds has, by its ``covers_from``.
+        """Remove the pieces that a final message with words of these kinds covers, by its ``covers_from``.
 
-        Returns what was cut off before it, and the words that it covers, by their kind.
+        Returns what was cut off before it, and the covered words, by their kind.
         """
         cut: list[Entry] = []
         covered: dict[str, str] = {}
@@ -189,14 +189,14 @@ class Streams:
         return cut, covered
 
     def end(self, event: Event, data: Data) -> list[Entry]:
-        """A turn, an agent's work or everything is over: return what was cut off by it."""
+        """End the streams of a turn, an agent's work or everything: return what was cut off."""
         is_all = event.type == "interrupted"
         agent = None if event.type == "turn_end" else _agent(data)
         ended = [key for key in self._open if is_all or key.is_of(event.run, agent)]
         return [entry for key in ended for entry in _said_in(key, self._open.pop(key), "cut")]
 
     def rest(self) -> list[Entry]:
-        """Return what is open; nothing is ended by it."""
+        """Return what is open, without ending it."""
         return [entry for key, streams in self._open.items() for entry in _said_in(key, streams, "open")]
 
 
@@ -208,9 +208,9 @@ class _Call(NamedTuple):
 
 
 class Transcript:
-    """Takes in events one by one, and gives the entries that are complete.
+    """Processes events one by one, and returns the entries that are complete.
 
-    ``rest`` gives what is open or held back now, without ending anything: a follower can ask for it after each event.
+    ``rest`` returns what is open or held back now, without ending anything: a follower can call it after each event.
     ``open_from`` is the first event whose entry may still change.
     """
 
@@ -226,7 +226,7 @@ class Transcript:
         self._not_run: dict[tuple[str | None, str], Stage] = {}
         self._begun: dict[tuple[str | None, str], int] = {}
         self._parked: dict[str, tuple[str | None, str]] = {}
-        """Calls that wait for an answer: neither the end of their turn nor of their process is an end of that."""
+        """Calls that wait for an answer: neither the end of their turn nor of their process ends them."""
         self._tools: dict[str, str] = {}
         self._tasks: Data = {}
         self._failed: set[str | None] = set()
@@ -242,11 +242,11 @@ class Transcript:
         return min(self._first_open(), *self._waiting.values(), self._due)
 
     def feed(self, event: Event) -> list[Entry]:
-        """Take in the next event; return the entries that are complete now, in order."""
+        """Process the next event; return the entries that are complete now, in order."""
         self._made = made = []
         self._part = 0
         if event.seq > self._due:
-            # Numbers follow one another: what is missing between two was not readable.
+            # Numbers are consecutive: an event missing between two was not readable.
             made.append(_missing(event.timestamp, self._due, event.seq - 1))
             self._streams.pause()
         self._due, self._time = max(self._due, event.seq + 1), event.timestamp
@@ -260,7 +260,7 @@ class Transcript:
                 made.append(Entry(event.seq, 0, event.timestamp, "note", (text,), head, run=event.run))
             else:
                 take(self, event, data)
-        # A delta by itself ends nothing, and there are thousands: nothing is to be looked at.
+        # A delta by itself ends nothing, and there are thousands: skip all checks.
         if event.type == "delta":
             return self._released(made) if made else made
         if made:
@@ -268,9 +268,9 @@ class Transcript:
         return self._released(made) if self._streams or self._held else made
 
     def rest(self, lost_from: int | None = None) -> list[Entry]:
-        """Return what is held back and what is being said, in order; nothing is ended by it.
+        """Return what is held back or being streamed, in order, without ending it.
 
-        If the log is damaged from the next event on, as ``lost_from`` says, that is told last.
+        If the log is damaged from the next event on, as ``lost_from`` says, a note on that comes last.
         """
         found = [held[-1] for held in self._held] + self._streams.rest() + self._undone_so_far()
         if lost_from == self._due:
@@ -278,13 +278,13 @@ class Transcript:
         return sorted(found, key=lambda entry: (entry.seq, entry.part))
 
     def _released(self, made: list[Entry]) -> list[Entry]:
-        """Hold entries back that stand behind the beginning of something open."""
+        """Hold back entries after the beginning of something open."""
         held, limit = self._held, self._first_open()
         for entry in made:
             self._count += 1  # decides between entries of one place in a log that is not sound
             heappush(held, (entry.seq, entry.part, self._count, entry))
         found = []
-        # Text that is still open may turn out to stand before them.
+        # Text that is still open may turn out to come before them.
         while held and held[0][0] < limit:
             found.append(heappop(held)[-1])
         return found
@@ -310,16 +310,16 @@ class Transcript:
 
     def _cover(self, event: Event, data: Data) -> None:
         first, kinds = data.get("covers_from"), kinds_said(event.type, data.get("content"))
-        # What was streamed before the message began, and is of its kind, was cut off.
+        # Earlier streamed text of the message's kind was cut off.
         cut, _ = self._streams.cover(event.run, data.get("agent"), kinds, first)
         self._made += cut
 
-    # -- what is said and done
+    # -- messages and tools
     def _on_said(self, event: Event, data: Data) -> None:
         content = data.get("content")
         if self._streams:
             self._cover(event, data)
-        # What nobody said: a word to the model that it is to go on.
+        # Not a user's message: a prompt to the model to continue.
         if event.type == "user" and data.get("synthetic") is True:
             return
         blocks: list[Any] = content if isinstance(content, list) else [content]
@@ -364,11 +364,11 @@ class Transcript:
         self._result(event, data, data.get("toolCallId"), data.get("result"), data)
 
     def _call(self, event: Event, data: Data, id: Any, tool: Any, value: Any) -> None:
-        """A call; recorded once more, it is shown again only if it says something new."""
+        """Handle a call; recorded once more, it is shown again only if it adds something."""
         name = tool if isinstance(tool, str) and tool else "?"
         own = id if isinstance(id, str) else None
         known = None if own is None else self._calls.get((event.run, own))
-        # A message announces a call and an event begins it: the second says no more than the first.
+        # A message announces a call and an event begins it: the second adds nothing to the first.
         if known is not None and (value in (None, {}) or as_json(value) == known.value):
             return
         if own is not None:
@@ -383,7 +383,7 @@ class Transcript:
         own = id if isinstance(id, str) else ""
         key = event.run, own
         if key not in self._calls:
-            # What waited gets its result in a later run.
+            # A call that waited gets its result in a later run.
             key = next((known for known in reversed(self._calls) if known[1] == own), key)
         self._parked.pop(own, None)
         self._waiting.pop(key, None)
@@ -393,16 +393,16 @@ class Transcript:
         # A second result still names its tool.
         name = self._tools.get(own, "") if call is None else call.tool
         kind = "failure" if answer.get("is_error") else "result"
-        # As sessions record what a tool raised.
+        # The form in which sessions record a tool's exception.
         if kind == "failure" and isinstance(result, dict) and result.keys() == {"error", "message", "cancelled"}:
             result = result["message"]
-        # Of the run that made the call, so that the two are shown as one.
+        # In the run of the call, so that the two are shown as one.
         more = {"name": name, "id": own or None, "run": key[0], "since": since}
         self._add(event, data, kind, pieces=as_pieces(result), **more)
 
     # -- calls that did not run
     def _on_permission(self, event: Event, data: Data) -> None:
-        """A user was asked, or has answered; the event need not be of the run of the call."""
+        """Handle a question to the user, or the answer; the event need not be in the run of the call."""
         stage, calls = stage_after(data.get("decision"), data.get("id")), reversed(self._waiting)
         if event.type == "step" and data.get("begin") is True:
             stage = "begun"
@@ -423,7 +423,7 @@ class Transcript:
             self._note(event, data, head, data.get("args") or data.get("reason"))
 
     def _undone_so_far(self) -> list[Entry]:
-        """What is to be said of calls that still may get an answer, behind the last event."""
+        """Return notes on calls that may still get an answer, behind the last event."""
         found = []
         for number, (key, stage) in enumerate(self._not_run.items(), self._part):
             so_far = " so far" if stage == "asked" else ""
@@ -432,12 +432,12 @@ class Transcript:
             found.append(Entry(self._due - 1, number, self._time, "note", why, head, run=key[0]))
         return found
 
-    # -- what happens beside it
+    # -- other events
     def _on_end(self, event: Event, data: Data) -> None:
-        """A turn, an agent's work or everything is over: what was being said was cut off here."""
+        """Handle the end of a turn, an agent's work or everything: open streams were cut off here."""
         self._made += self._streams.end(event, data)
         is_all = event.type == "interrupted"
-        # Calls got no result, and get none: those that were only asked for did not run.
+        # These calls will get no result: those that were only requested did not run.
         parked = self._parked.values()
         for key in [key for key in self._waiting if (is_all or key[0] == event.run) and key not in parked]:
             place, stage = self._waiting.pop(key), self._not_run.pop(key, None)
@@ -453,7 +453,7 @@ class Transcript:
             self._note(event, data, "error", words if isinstance(words, str) and words.strip() else error)
         elif event.type == "turn_end":
             reason = as_text(data.get("reason", "completed"))
-            # The error was told in its own place already.
+            # The error was shown in its own place already.
             is_told = event.run in self._failed and reason == "failed"
             self._failed.discard(event.run)
             if reason not in _QUIET_ENDS and not is_told:
@@ -466,21 +466,21 @@ class Transcript:
         self._note(event, data, " asks ".join(names), data.get("task"))
 
     def _on_agent_start(self, event: Event, data: Data) -> None:
-        """An agent begins; its task is told unless the delegation told it."""
+        """Handle the start of an agent; its task is shown unless the delegation showed it."""
         task, agent = data.get("task"), data.get("agent")
         known = (self._tasks.get(key) for key in (event.run, agent) if isinstance(key, str))
         if task and task not in known:
             self._note(event, {}, f"{as_text(agent)} begins", task)
 
     def _on_delegation_complete(self, event: Event, data: Data) -> None:
-        """A delegate is done; its result is told unless it was its last word."""
+        """Handle the end of a delegate; its result is shown unless it was its last words."""
         said = self._tasks.pop(_child(data), None)
         result = data.get("result")
         head = f"{as_text(data.get('child', '?'))} is done"
         self._note(event, data, head, None if as_pieces(result) == said else result)
 
     def _on_suspended(self, event: Event, data: Data) -> None:
-        """A call, or the session, waits for somebody, a time or an event."""
+        """Handle a call, or the session, that begins to wait for a person, a time or an event."""
         key = event.run, data.get("call")
         if key in self._waiting:
             self._parked[key[1]] = key
@@ -494,7 +494,7 @@ class Transcript:
         self._note(event, data, f"{who} waits {what}", data.get("reason"))
 
     def _on_resumed(self, event: Event, data: Data) -> None:
-        """It goes on; if nothing is named, without the answers."""
+        """Handle the continuation; if no question is named, without the answers."""
         if not isinstance(data.get("ids"), list):
             self._parked.clear()
         self._note(event, data, "resumed", data.get("reason"))
@@ -504,7 +504,7 @@ class Transcript:
 
 
 def _said_in(key: _Key, streams: Iterable[_Stream], state: str) -> list[Entry]:
-    """What was streamed, as entries; nothing for a stream without words."""
+    """Return streamed text as entries; none for a stream without words."""
     run, agent, kind = key
     return [
         Entry(seqs[0], 0, time, kind, (text,), agent=agent, run=run, state=state, last=seqs[-1])
@@ -515,12 +515,12 @@ def _said_in(key: _Key, streams: Iterable[_Stream], state: str) -> list[Entry]:
 
 
 def _missing(timestamp: int, first: int, last: int | None = None) -> Entry:
-    """The note in the place of events that the reader could not give."""
+    """Return the note in place of events that the reader could not read."""
     return Entry(first, 0, timestamp, "note", name=unreadable(first, last))
 
 
 def unreadable(first: int, last: int | None = None) -> str:
-    """Return what is said of events that a reader could not give; all from ``first`` on if None."""
+    """Return the text about events that a reader could not read; all from ``first`` on if None."""
     if last is None:
         return f"events from {first} on cannot be read (see holdfast verify)"
     names = f"event {first}" if first == last else f"events {first} to {last}"
@@ -536,7 +536,7 @@ def _named(agent: Any) -> str | None:
 
 
 def _child(data: Data) -> str:
-    """What a delegate's own events are known by."""
+    """Return the name by which a delegate's own events are known."""
     run = data.get("child_run")
     return run if isinstance(run, str) else str(data.get("child"))
 

@@ -1,4 +1,4 @@
-"""The forms in which providers take a conversation, one module each."""
+"""The dialects of providers, one module each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROVIDERS: tuple[str, ...] = get_args(Provider)
 
 
 def dialect_of(provider: str) -> Dialect:
-    """The dialect of this name. Raises UsageError for an unknown one."""
+    """Return the dialect of this name. Raises UsageError for an unknown one."""
     found = DIALECTS.get(provider) if isinstance(provider, str) else None
     if found is None:
         raise UsageError(f"unknown provider {provider!r}: one of {', '.join(PROVIDERS)}")

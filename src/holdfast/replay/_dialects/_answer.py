@@ -1,4 +1,4 @@
-"""Whole answers of providers: the messages in them, and what they say about themselves."""
+"""Complete answers of providers: their messages, and their metadata."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _PIECES = ("content_block_", "message_start", "message_delta", "message_stop", "
 
 
 class ProviderAnswer(NamedTuple):
-    """Messages in a provider's form and, of an answer, members for the event that says it."""
+    """Messages in a provider's form and, for an answer, members for its event."""
 
     messages: list[Any]
     about: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
 def open_answer(value: Message) -> ProviderAnswer:
-    """What is in a whole answer; a message by itself as it is.
+    """Return the contents of a complete answer; a bare message as it is.
 
     Raises InvalidData for an answer that has no message, or several to choose from, and for pieces of a stream.
     """
@@ -29,7 +29,7 @@ def open_answer(value: Message) -> ProviderAnswer:
             f"a {kind:.60} is a piece of a stream, not a message",
             remedy="Record pieces with s.delta(text), and the whole message when it has ended.",
         )
-    # Marks that only whole answers have come first: a message may bear any other member.
+    # Marks that only complete answers have come first: a message may have any other member.
     for mark, opened in _ANSWERS.items():
         if mark in value:
             return opened(value)
@@ -45,8 +45,8 @@ def open_answer(value: Message) -> ProviderAnswer:
 
 
 def _only(value: Message, name: str) -> Message:
-    """The one item of a list. Raises InvalidData if there is none, or a choice."""
-    # To take one of several would lose the others without a word: the caller has to choose.
+    """Return the one item of a list. Raises InvalidData if there is none, or a choice."""
+    # Taking one of several would silently lose the others: the caller has to choose.
     items = value[name]
     if not isinstance(items, list) or len(items) != 1 or not isinstance(items[0], dict):
         count = len(items) if isinstance(items, list) else "no"
@@ -126,7 +126,7 @@ def _open_candidate(value: Message) -> ProviderAnswer:
 
 
 def _usage(told: Any, cache: tuple[str, str] | None = None) -> dict[str, Any] | None:
-    """The provider's figures, with what it read from its cache under our name."""
+    """Return the provider's figures, with the tokens read from its cache under our name."""
     if not isinstance(told, dict):
         return None
     figures = _rest(told)
@@ -146,7 +146,7 @@ _GEMINI_FIGURES = {
 
 
 def _gemini_usage(told: Message) -> dict[str, Any]:
-    """Gemini's figures under our names: thoughts are output, what its tools read is input."""
+    """Return Gemini's figures under our names: thinking is output, what its tools read is input."""
     figures = {
         name: found
         for name, names in _GEMINI_FIGURES.items()

@@ -1,6 +1,6 @@
-"""What every dialect offers and shares, the neutral form, and Anthropic's.
+"""What all dialects share, the neutral form, and Anthropic's.
 
-Anthropic's form is the neutral one, without what it does not take.
+Anthropic's form is the neutral one, without what it does not accept.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from holdfast.replay._text import fit_name, plain_text, template, type_name
 
 _MEDIA = frozenset({"image", "document"})
 _NAME_CHARS_MAX = 64
-WEB = frozenset({"http", "https"})  # what a provider on the internet can fetch
+WEB = frozenset({"http", "https"})  # addresses that a provider on the internet can fetch
 
 Provider = Literal["neutral", "anthropic", "openai", "openai-responses", "gemini", "mistral", "pydantic-ai"]
-"""Whose form a conversation has; "neutral" is our own."""
+"""The form of a conversation; "neutral" is our own."""
 Message = dict[str, Any]
 Write = Callable[[str, list[Block], list[Block]], list[Message]]
-Pair = tuple[str, Block]  # who says it (user, assistant or system) and a neutral block
+Pair = tuple[str, Block]  # the speaker (user, assistant or system) and a neutral block
 
 
 class Fragment(NamedTuple):
-    """What one event, or a few, say in a draft: the first of them and their messages."""
+    """The messages of one or a few events in a draft, with the first of them."""
 
     seq: int
     messages: list[Message]
@@ -34,7 +34,10 @@ class Fragment(NamedTuple):
 
 @dataclass(frozen=True)
 class Growth:
-    """How a message grows in place: ``begin(role)`` gives it and its list, which takes what ``part(block)`` gives."""
+    """How a message grows in place.
+
+    ``begin(role)`` gives it and its list, which takes the values of ``part(block)``.
+    """
 
     begin: Callable[[str], tuple[Message, list[Any]]]
     part: Callable[[Block], Any]
@@ -45,31 +48,31 @@ class Growth:
 class Dialect:
     """How one provider writes a conversation.
 
-    ``write(role, blocks, before)`` gives the messages for one neutral message; ``before`` are the blocks of the one
-    in front of it. The list of blocks may become the message's own. ``read(message, note)`` gives what a message
-    says.
+    ``write(role, blocks, before)`` gives the messages for one neutral message; ``before`` are the blocks of the
+    previous one. The list of blocks may become the message's own. ``read(message, note)`` gives the blocks of a
+    message.
     """
 
     name: Provider
     write: Write
     read: Callable[[Message, Note], list[Pair]]
-    has_system: bool = False  # whether system prompts stand in the list
-    growth: Growth | None = None  # how a long message can grow without being written anew; None if it cannot
+    has_system: bool = False  # whether system prompts are in the list
+    growth: Growth | None = None  # how a long message can grow without being rewritten; None if it cannot
     join: Callable[[list[Fragment]], list[Message]] | None = None
     """Makes one message of a draft's fragments, where turns must alternate."""
     order: Callable[[list[Message]], list[Message]] | None = None
-    """Puts the messages of a user's draft into the order demanded."""
+    """Puts the messages of a user's draft into the required order."""
     systems: Literal["nowhere", "first", "anywhere"] = "nowhere"
-    """Where in the list system messages may stand that were recorded as messages."""
+    """Where in the list system messages that were recorded as messages may be."""
     schemes: frozenset[str] | None = None
-    """What the addresses of images and documents may begin with; None for anything."""
+    """The accepted schemes for addresses of images and documents; None for any."""
 
     def __post_init__(self) -> None:
         if self.schemes is not None:
             object.__setattr__(self, "write", partial(_write_reachable, self.write, self.schemes))
 
     def unreached(self, block: Block) -> list[str]:
-        """The addresses in a block at which the provider could not fetch anything."""
+        """Return the addresses in a block that the provider could not fetch."""
         if self.schemes is None or not holds_media([block]):
             return []
         media = block["content"] if block["type"] == "tool_result" else [block]
@@ -79,15 +82,15 @@ class Dialect:
 def _write_reachable(
     write: Write, schemes: frozenset[str], role: str, blocks: list[Block], before: list[Block]
 ) -> list[Message]:
-    """Write with words in the place of what the provider could not fetch."""
+    """Write with a description in place of what the provider could not fetch."""
     if holds_media(blocks):
         blocks = [named(one, schemes) for one in blocks]
     return write(role, blocks, before)
 
 
 def holds_media(blocks: Iterable[Block]) -> bool:
-    """Whether an image or a document may be among blocks, or in the result that one of them is."""
-    # Every block of a conversation is asked, and nearly none has any: a loop makes no calls.
+    """Return whether an image or a document may be among blocks, or in a result among them."""
+    # Every block of a conversation is checked, and nearly none has any: a loop makes no calls.
     for block in blocks:
         kind = block["type"]
         if kind in _MEDIA or (kind == "tool_result" and type(block["content"]) is not str):
@@ -96,7 +99,7 @@ def holds_media(blocks: Iterable[Block]) -> bool:
 
 
 def named(block: Block, schemes: frozenset[str]) -> Block:
-    """A block; an image or document in it that could not be fetched is only named."""
+    """Return a block with only the names of images and documents that could not be fetched."""
     if block["type"] == "tool_result":
         content = block["content"]
         if isinstance(content, str) or all(_is_reached(one, schemes) for one in content):
@@ -114,13 +117,13 @@ def _is_reached(block: Block, schemes: frozenset[str]) -> bool:
 
 
 def begin_message(role: str) -> tuple[Message, list[Any]]:
-    """An empty message with a list as its content, and that list."""
+    """Return an empty message with a list as its content, and that list."""
     content: list[Any] = []
     return {"role": role, "content": content}, content
 
 
 def joined(member: str, fragments: list[Fragment], *, in_order: bool = False) -> list[Message]:
-    """The last message with every ``member`` of all fragments, one after the other; ``in_order``: as events came."""
+    """Return the last message with every ``member`` of all fragments joined; ``in_order``: as events came."""
     given = [message for one in (sorted(fragments) if in_order else fragments) for message in one.messages]
     parts: list[Any] = []
     for message in given:
@@ -134,26 +137,26 @@ def call_names(before: Iterable[Block]) -> dict[str, str]:
 
 
 def url_of(source: Block) -> str | None:
-    """The address of a source, with the bytes in it if they are at hand; None if it has none."""
+    """Return the address of a source, with the bytes in it if they are available; None if it has none."""
     if source["type"] == "base64":
         return f"data:{source['media_type']};base64,{source['data']}"
     return source.get("url")
 
 
 def short_name(name: str) -> str:
-    """The name of a tool as all but Anthropic take it."""
+    """Return the name of a tool as all but Anthropic accept it."""
     return fit_name(name, _NAME_CHARS_MAX)
 
 
 def result_text(content: str | list[Block]) -> str:
-    """A tool result as text; images and documents in words."""
+    """Return a tool result as text; images and documents in words."""
     if isinstance(content, str):
         return content
     return "\n".join(block["text"] if block["type"] == "text" else describe(block) for block in content)
 
 
 def text_or_parts(parts: list[Message], key: str = "text") -> str | list[Message]:
-    """A lone text as a string, everything else as a list of parts."""
+    """Return a single text as a string, everything else as a list of parts."""
     if len(parts) == 1 and key in parts[0] and len(parts[0]) == 2:
         text: str = parts[0][key]
         return text
@@ -162,13 +165,13 @@ def text_or_parts(parts: list[Message], key: str = "text") -> str | list[Message
 
 # The neutral form and Anthropic's.
 _MESSAGES = {role: template(role=role, content=None) for role in ("user", "assistant", "system")}
-_COMMON = frozenset({"text", "tool_use", "tool_result"})  # everyone's, if nobody signed them
+_COMMON = frozenset({"text", "tool_use", "tool_result"})  # accepted by all, unless they are signed
 _HTTPS = frozenset({"https"})  # the only addresses that Anthropic fetches
 _ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 
 
 def bare_text(block: Block) -> bool:
-    """Whether a block is a text and nothing more, so that a string says the same."""
+    """Return whether a block is a text and nothing more, so that a string says the same."""
     return block["type"] == "text" and len(block) == 2
 
 
@@ -187,7 +190,7 @@ def _write_anthropic(role: str, blocks: list[Block], before: list[Block]) -> lis
 
 
 def _keep_anthropic(block: Block) -> Block | None:
-    """A block as Anthropic takes it: without other providers' signatures; None for their blocks."""
+    """Return a block as Anthropic accepts it: without other providers' signatures; None for their blocks."""
     kind = block["type"]
     if OWNERS.get(kind, "anthropic") != "anthropic":
         return None

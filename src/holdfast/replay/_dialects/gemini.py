@@ -28,7 +28,7 @@ def _write(role: str, blocks: list[Block], before: list[Block]) -> list[Message]
             parts.append(part)
         if block["type"] == "tool_result" and not isinstance(block["content"], str):
             media += [_media_part(b) for b in block["content"] if b["type"] != "text"]
-    # What a result shows follows all responses: they stand together, and hold texts only.
+    # Media of results follow all responses: those come first, and hold texts only.
     results = sum(1 for block in blocks if block["type"] == "tool_result")
     parts[results:results] = media
     return [{"role": "user" if role == "user" else "model", "parts": parts}] if parts else []
@@ -39,7 +39,7 @@ def _part(block: Block, names: dict[str, str]) -> Message | None:
     if kind == "text":
         return _grow(block)
     if kind == "thinking":
-        # Without its signature a thought is of no use to the provider, and others' have none.
+        # Without its signature a thought is useless to the provider, and others' have none.
         signed = "thought_signature" in block
         return _sign({"text": block["thinking"], "thought": True}, block) if signed else None
     if kind == "tool_use":
@@ -67,14 +67,14 @@ def _media_part(block: Block) -> Message:
     if source["type"] == "text":
         return {"text": source["data"]}
     if source["type"] == "url":
-        # The provider wants a type, and an address does not tell it.
+        # The provider requires a type, which an address does not give.
         kind = "application/pdf" if block["type"] == "document" else "image/png"
         return {"fileData": {"mimeType": kind, "fileUri": source["url"]}}
     return {"text": result_text([block])}
 
 
 def read_gemini(content: Message, note: Note) -> list[tuple[str, Block]]:
-    """What one content says. Parts may have names in either spelling."""
+    """Return the blocks of one content. Parts may have names in either spelling."""
     role = content.get("role", "user")
     side = _ROLES.get(role) if isinstance(role, str) else None
     parts = content.get("parts")
@@ -101,7 +101,7 @@ def _read_part(part: Any, note: Note) -> Block | None:
     if isinstance(answer, dict):
         # A result. Without ids, the calls of one name are answered in their order.
         given, failed = answer.get("response"), False
-        # These are the names under which results are wrapped; other members belong to the result.
+        # Results are wrapped under these names; other members belong to the result.
         if isinstance(given, dict) and given.keys() in ({"output"}, {"result"}, {"error"}):
             ((name, given),) = given.items()
             failed = name == "error"
@@ -161,6 +161,6 @@ def _grow(block: Block) -> Message:
     return _sign({"text": block["text"]}, block)
 
 
-# The parts may stand in the order in which they came.
+# The parts may be in the order in which they came.
 _JOIN = partial(joined, "parts", in_order=True)
 GEMINI = Dialect("gemini", _write, read_gemini, growth=Growth(_begin, _grow), join=_JOIN, schemes=WEB | {"gs"})

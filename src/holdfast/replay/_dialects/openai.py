@@ -1,6 +1,6 @@
 """OpenAI's two forms, and Mistral's.
 
-Chat: calls beside the content, results as messages of their own. Mistral's is like it, with short ids and never words
+Chat: calls beside the content, results as messages of their own. Mistral's is similar, with short ids and never words
 and calls in one message. Responses: a flat list of items.
 """
 
@@ -26,11 +26,11 @@ from holdfast.replay._dialects._form import (
 )
 from holdfast.replay._text import call_key, clean_json, is_blank, mistral_id, name_key, openai_id, plain_text, type_name
 
-NO_ANSWER = "(no answer)"  # what Mistral's assistant says between a result and what the user says next
+NO_ANSWER = "(no answer)"  # inserted for Mistral's assistant between a result and the next user message
 
 
 class _Chat(NamedTuple):
-    """In what the chats of two providers differ."""
+    """The differences between the chats of two providers."""
 
     fit_id: Callable[[str], str]
     takes_documents: bool
@@ -63,9 +63,9 @@ def _function(block: Block) -> Message:
 
 
 def _write_user(chat: _Chat, blocks: list[Block]) -> list[Message]:
-    """Results as tool messages, then everything else as one user message.
+    """Return results as tool messages, then everything else as one user message.
 
-    A tool message takes text only, so images and documents of a result go with the user's words.
+    A tool message accepts text only, so images and documents of a result go with the user's words.
     """
     messages: list[Message] = []
     parts: list[Message] = []
@@ -109,13 +109,13 @@ def _chat_part(chat: _Chat, block: Block) -> Message:
 
 
 def _results_first(messages: list[Message]) -> list[Message]:
-    """The messages; those of tools come before what the user says."""
-    # Before anything else is said each call must be answered. The sort keeps the order of equals.
+    """Return the messages with those of tools before the user's."""
+    # Each call must be answered before anything else. The sort is stable.
     return sorted(messages, key=lambda message: message["role"] not in {"tool", "function"})
 
 
 def _with_answer(messages: list[Message]) -> list[Message]:
-    """Results first, and the user's words not right after one: some servers refuse that."""
+    """Return results first, and the user's words not right after one: some servers refuse that."""
     ordered = _results_first([one for one in messages if one.get("content") != NO_ANSWER])
     roles = [one["role"] for one in ordered]
     if "tool" in roles and "user" in roles:
@@ -125,12 +125,12 @@ def _with_answer(messages: list[Message]) -> list[Message]:
 
 def _read_mistral(message: Message, note: Note) -> list[Pair]:
     if message.get("role") == "assistant" and message.get("content") == NO_ANSWER:
-        return []  # ours
+        return []  # our own
     return read_chat(message, note)
 
 
 def read_chat(message: Message, note: Note) -> list[Pair]:
-    """What a chat message says: words, calls, or a tool's result."""
+    """Return the blocks of a chat message: words, calls, or a tool's result."""
     role = message.get("role")
     if role in {"tool", "function"}:
         key = call_key(message.get("tool_call_id"))
@@ -140,7 +140,7 @@ def read_chat(message: Message, note: Note) -> list[Pair]:
         return [("user", result_block(key, message.get("content"), note))]
     pairs = read_message(message, note)
     if role == "assistant":
-        # What other servers that speak this form tell of what the model thought.
+        # The members in which other servers with this API report the model's thinking.
         given = plain_text(message.get("reasoning_content")) or plain_text(message.get("reasoning"))
         if given and not is_blank(given):
             pairs.insert(0, ("assistant", {"type": "thinking", "thinking": given}))
@@ -149,7 +149,7 @@ def read_chat(message: Message, note: Note) -> list[Pair]:
 
 
 def _read_sounds(message: Message) -> list[Block]:
-    """A refusal, and what was said aloud, in words."""
+    """Return a refusal, and audio output, in words."""
     audio = message.get("audio")
     heard = None
     if isinstance(audio, dict):
@@ -171,7 +171,7 @@ def _read_calls(message: Message, note: Note) -> list[Block]:
 
 def _read_call(call: Any, note: Note) -> Block | None:
     function, custom = (call.get("function"), call.get("custom")) if isinstance(call, dict) else (None, None)
-    # Such a tool takes plain text: in an object, as the arguments of all others are.
+    # Such a tool takes plain text: wrap it in an object, like the arguments of all others.
     if isinstance(custom, dict):
         function = {"name": custom.get("name"), "arguments": {"input": custom.get("input")}}
     if not isinstance(function, dict):
@@ -190,7 +190,7 @@ def _write_items(role: str, blocks: list[Block], _before: list[Block]) -> list[M
 
 
 def _item(block: Block, role: str) -> Message | None:
-    """The item for a block that is one by itself; None for a part of a message, or for nothing.
+    """Return the item for a block that is one by itself; None for a part of a message, or for nothing.
 
     An assistant's texts are messages of their own: a list of them would need the provider's ids.
     """
@@ -248,7 +248,7 @@ def read_item(item: Message, note: Note) -> list[Pair]:
     return []
 
 
-# Calls that the program answers, by the member that tells what to do.
+# Calls that the program answers, by the member that says what to do.
 _TOOLS = {
     "custom_tool_call": "input",
     "computer_call": "actions",
@@ -256,7 +256,7 @@ _TOOLS = {
     "shell_call": "action",
     "apply_patch_call": "operation",
 }
-# What the provider did by itself, and on whose side it stands; what is for it alone is on no side.
+# Items of the provider's own work, and their side; those meant for it alone have none.
 _SERVED = {
     **dict.fromkeys(("code_interpreter_call", "file_search_call", "image_generation_call"), "assistant"),
     **dict.fromkeys(("web_search_call", "tool_search_call", "tool_search_output"), "assistant"),
@@ -274,7 +274,7 @@ _TELLING = ("name", "query", "queries", "code", "revised_prompt", "approve", "re
 
 
 def _read_known_tool(item: Message, note: Note) -> Block:
-    """A call of a tool that the provider knows by kind, or of one that takes plain text."""
+    """Return a call of a tool that the provider knows by kind, or of one that takes plain text."""
     kind = item["type"]
     todo = item.get(_TOOLS[kind])
     if todo is None:
@@ -294,7 +294,7 @@ def _read_tool_output(item: Message, note: Note) -> Block:
 
 
 def _words(item: Message) -> str:
-    """What the provider did, in words for others."""
+    """Return what the provider did, in words for others."""
     action = item.get("action")
     told = item | action if isinstance(action, dict) else item
     given = [told[name] for name in _TELLING if told.get(name) is not None]

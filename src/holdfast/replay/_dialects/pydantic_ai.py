@@ -14,7 +14,7 @@ from holdfast.replay._text import call_key, type_name
 def _write(role: str, blocks: list[Block], before: list[Block]) -> list[Message]:
     if role == "assistant":
         parts = [part for block in blocks if (part := _response_part(block)) is not None]
-        # Thoughts alone are no response: the next request would follow nothing.
+        # Thinking alone is no response: the next request would follow nothing.
         says = any(part["part_kind"] != "thinking" for part in parts)
         return [{"kind": "response", "parts": parts}] if says else []
     names = call_names(before)
@@ -96,7 +96,7 @@ def _read_prompt(part: Message, note: Note) -> list[Pair]:
 
 
 def _read_user_content(item: Any) -> Any:
-    """One part of a prompt in a shape that the block readers know."""
+    """Return one part of a prompt in a form that the block readers know."""
     kind = item.get("kind") if isinstance(item, dict) else None
     if kind == "binary":
         media = item.get("media_type")
@@ -132,7 +132,7 @@ def _read_return(part: Message, note: Note) -> list[Pair]:
 
 
 def _read_retry(part: Message, note: Note) -> list[Pair]:
-    # Without a tool it is what the framework tells the model, on the user's side.
+    # Without a tool it is a message of the framework to the model, on the user's side.
     if part.get("tool_name") is None:
         content = part.get("content")
         text = content if isinstance(content, str) else dump_json(str(type_name(content)))

@@ -31,7 +31,7 @@ _RULES: Mapping[str, type[Rules]] = {
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Whether a list of messages keeps a provider's rules, and each rule that it breaks."""
+    """Whether a list of messages follows a provider's rules, and each broken rule."""
 
     valid: bool
     errors: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ def validate(messages: Any, provider: Provider = "anthropic", *, errors_max: int
     rules_type = _RULES.get(provider) if isinstance(provider, str) else None
     if rules_type is None:
         raise UsageError(f"unknown provider {provider!r}: one of {', '.join(_RULES)}")
-    if not issubclass(type(messages), list):  # isinstance would ask the value itself
+    if not issubclass(type(messages), list):  # isinstance would call the value's own code
         return Validation(False, ["the messages are not a list"])
     rules = rules_type()
     for message in list.__iter__(messages):
@@ -62,13 +62,13 @@ def validate(messages: Any, provider: Provider = "anthropic", *, errors_max: int
 
 
 def check_alone(messages: list[Any], provider: str) -> Rules:
-    """The rules that a few messages break by themselves, whatever stands before and after them."""
-    # Of several the order among them counts, so only one is taken without what is around it.
+    """Check the rules that a few messages can break by themselves, whatever is before and after them."""
+    # Of several the order among them counts, so only a single one is checked without its context.
     return _check(messages, provider, alone=len(messages) == 1)
 
 
 def goes_on(messages: list[Any], provider: str) -> bool:
-    """Whether messages keep the rules as the end of a list whose beginning does."""
+    """Return whether messages follow the rules as the end of a list whose beginning does."""
     rules = _check(messages, provider, alone=False)
     rules.end()
     return not rules.errors

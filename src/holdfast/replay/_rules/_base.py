@@ -1,7 +1,7 @@
-"""What the rules of all providers share: the state of a check, pairing, and what a value may be.
+"""What the rules of all providers share: the state of a check, pairing, and valid values.
 
 These modules are written from the providers' published rules (docs/reference/provider-rules.md) and share no code
-with the repair, so that each shows the other's mistakes.
+with the repair, so that each reveals the other's mistakes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 _DEPTH_MAX = 64
 _BITS_MAX = 12_000
-# Each time a shared part occurs it counts: a few lists could stand for any number of values.
+# Each occurrence of a shared part counts: a few lists could represent any number of values.
 _REPEATS_MAX = 10_000
 
 
 def is_text(value: object) -> bool:
-    """A string of whole Unicode without NUL that says something."""
+    """Return whether a value is a string of valid Unicode without NUL that is not blank."""
     if type(value) is not str or value.isspace() or value == "":
         return False
     return ("\0" not in value) if value.isascii() else _is_clean(value)
@@ -39,7 +39,7 @@ def _is_clean(text: str) -> bool:
 
 
 def is_address(value: object, *schemes: str) -> bool:
-    """A text that begins with one of these schemes and says more than that."""
+    """Return whether a value is a text that begins with one of these schemes and continues."""
     if type(value) is not str or not is_text(value):
         return False
     scheme, _, rest = value.partition("://")
@@ -47,9 +47,9 @@ def is_address(value: object, *schemes: str) -> bool:
 
 
 def is_json(value: Any) -> bool:
-    """Plain JSON data: exact types, finite numbers, text keys, bounded nesting and sharing."""
+    """Return whether a value is plain JSON data: exact types, finite numbers, bounded nesting and sharing."""
     if type(value) is dict:
-        # A name and a text for each, as nearly all arguments are: no need to remember the way.
+        # A name and a text for each, as nearly all arguments are: no need to remember the path.
         for key, item in value.items():
             if type(item) is not str:
                 break
@@ -93,7 +93,7 @@ def _is_leaf(value: Any) -> bool:
 
 
 def is_encoded(value: object) -> bool:
-    """Bytes in base64."""
+    """Return whether a value is bytes in base64."""
     try:
         return type(value) is str and bool(base64.b64decode(value, validate=True))
     except ValueError:
@@ -101,7 +101,7 @@ def is_encoded(value: object) -> bool:
 
 
 def is_json_object(text: object) -> bool:
-    """A string that holds one JSON object."""
+    """Return whether a value is a string that holds one JSON object."""
     if type(text) is not str or not is_text(text):
         return False
     try:
@@ -112,20 +112,20 @@ def is_json_object(text: object) -> bool:
 
 
 class Rules(ABC):
-    """One check of one list. Subclasses say what a message may be and what may follow what."""
+    """One check of one list. Subclasses define what a message may be and what may follow what."""
 
     id_pattern = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
     # ``\Z``, not ``$``: that one also takes a newline at the end.
     name_pattern = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
-    continued = False  # whether the list goes on from something unknown, which is taken as right
+    continued = False  # whether the list continues something unknown, which is assumed valid
 
-    alone = False  # whether a message is looked at by itself: what stands around it is taken as right
+    alone = False  # whether a message is checked by itself: its context is assumed valid
 
     def __init__(self) -> None:
         self.errors: list[str] = []
         self.unknown: list[str] = []
-        """Those of the errors that say of a role, a part or a member that the provider has none."""
+        """The errors about a role, a part or a member that the provider does not have."""
         self.index = 0
         self._open: dict[str, str] = {}
         # Ids are unique in a whole list, though they pair only neighbours.
@@ -150,7 +150,7 @@ class Rules(ABC):
         self.unknown.append(text)
 
     def need(self, holds: object, text: str) -> bool:
-        """Note a broken rule unless it holds."""
+        """Note a broken rule unless the condition holds."""
         if not holds:
             self.fail(text)
         return bool(holds)
@@ -162,14 +162,14 @@ class Rules(ABC):
             self.fail_unknown(f"{what} has no member {names}")
 
     def begin(self, role: object, user: str) -> None:
-        """The first turn is a user's."""
+        """Check that the first turn is a user's."""
         if not self.begun:
             self.begun = True
             self.need(self.alone or role == user, f"the first turn must be of role {user!r}")
 
     # --- calls and results
     def open_call(self, identity: Any, name: Any) -> None:
-        """A call: well-formed, with an id of its own."""
+        """Check a call: well-formed, with an id of its own."""
         if not (type(identity) is str and self.id_pattern.match(identity)):
             self.fail("the id of a call is not well-formed")
             return
@@ -180,13 +180,13 @@ class Rules(ABC):
         self.need(self._open[identity] and self.name_pattern.match(name), "malformed tool name")
 
     def close_call(self, identity: Any) -> None:
-        """A result: of a call just before it that has none yet."""
+        """Check a result: of a call just before it that has none yet."""
         found = self._open.pop(identity, None) if type(identity) is str else None
         if found is None and not (self.alone and type(identity) is str):
             self.fail("a result does not answer an open call right before it")
 
     def expect_no_open(self, when: str) -> None:
-        """Every call has its result by now."""
+        """Check that every call has its result by now."""
         if self._open and not self.alone:
             self.fail(f"{when} while calls have no result: {', '.join(list(self._open)[:5])}")
             self._open.clear()

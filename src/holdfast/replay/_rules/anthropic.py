@@ -10,12 +10,12 @@ from holdfast.replay._blocks import SERVER_CALLS
 from holdfast.replay._rules._base import Rules, is_address, is_encoded, is_json, is_text
 
 _MEMBERS = frozenset({"role", "content"})
-_WORDS = [{"type": "text", "text": "."}]  # what a text stands for
+_WORDS = [{"type": "text", "text": "."}]  # what a string content stands for
 _CALL_MEMBERS = {"type", "id", "name", "input"}
 _RESULT_MEMBERS = {"type", "tool_use_id", "content"}
 _IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 _CACHE_MARKS_MAX = 4
-# What a block may have: there are as many as kinds of blocks.
+# The members that a block may have: there are as many sets as kinds of blocks.
 _known_members: dict[tuple[tuple[str, ...], frozenset[str]], frozenset[str]] = {}
 
 
@@ -31,7 +31,7 @@ class AnthropicRules(Rules):
         self._role = "assistant"
         self._cache_marks = 0
         self._paused = False
-        # Server's tool calls of the turn that have no result yet, and those of earlier messages.
+        # Server tool calls of the turn that have no result yet, and those of earlier messages.
         self._serving: set[str] = set()
         self._carried: set[str] = set()
 
@@ -77,7 +77,7 @@ class AnthropicRules(Rules):
                 words = True
                 self._content_block(block, kind, _USER_BLOCKS)
         if words and self._serving:
-            # Results alone leave the assistant's turn open: its server's tools go on with them.
+            # Results alone leave the assistant's turn open: its server tools continue with them.
             self.fail("words follow a server's tool call without a result")
             self._serving.clear()
 
@@ -99,11 +99,11 @@ class AnthropicRules(Rules):
                     self.fail("calls come after everything else")
                 last.clear()
                 self._check_said(block, kind)
-        # Code that still runs makes more calls; every other tool has run by now.
+        # Running code makes more calls; every other tool has run by now.
         if self._carried:
             self.need(self._carried <= set(calls), "a server's tool never ran")
         if not calls and self._serving:
-            # A turn that the provider paused ends with them: it goes on when it gets them back.
+            # A turn that the provider paused ends with them: it continues when it gets them back.
             self.need(self._serving <= last, "a server's tool call has no result")
             self._paused = True
         if kind in _THINKING:
@@ -152,7 +152,7 @@ class AnthropicRules(Rules):
             self.need(is_json(block["citations"]), "citations are malformed")
 
     def check_thinking(self, block: dict[str, Any]) -> None:
-        """Thinking with the signature that proves its origin."""
+        """Check thinking with the signature that proves its origin."""
         self._block_members(block, "thinking", "signature")
         self.need(type(block.get("thinking")) is str, "a thinking block has no thinking")
         self.need(is_json(block.get("thinking")), "a thinking block is broken")
@@ -170,7 +170,7 @@ class AnthropicRules(Rules):
         return str(identity)
 
     def _tool_use(self, block: dict[str, Any]) -> str | None:
-        """A call; the server's tool whose code makes it, None if it is the model's own."""
+        """Check a call; return the server tool whose code makes it, None if it is the model's own."""
         is_bare = block.keys() == _CALL_MEMBERS
         if not is_bare:
             self._block_members(block, "id", "name", "input", "caller", "toolset_name")
@@ -232,7 +232,7 @@ class AnthropicRules(Rules):
         return is_address(url, "https")
 
     def _is_content(self, source: dict[str, Any]) -> bool:
-        """Whether a document is made of texts and images of its own."""
+        """Return whether a document consists of texts and images of its own."""
         content = source.get("content")
         if source.keys() != {"type", "content"} or source["type"] != "content":
             return False
@@ -241,7 +241,7 @@ class AnthropicRules(Rules):
         return bool(content) if isinstance(content, list) else is_text(content)
 
     def check_search_result(self, block: dict[str, Any]) -> None:
-        """What a search found: texts with their source."""
+        """Check a search result: texts with their source."""
         self._block_members(block, "source", "title", "content", "citations")
         named = is_text(block.get("source")) and is_text(block.get("title"))
         self.need(named and is_json(block.get("citations")), "a search result is malformed")
@@ -251,7 +251,7 @@ class AnthropicRules(Rules):
             self._content_block(part, _kind(part), _TEXTS)
 
     def check_lone(self, block: dict[str, Any]) -> None:
-        """A block that has one text: thinking that only its provider can read, a file, the name of a tool."""
+        """Check a block that has one text: thinking that only its provider can read, a file, the name of a tool."""
         member, fault = _LONE[block["type"]]
         self._block_members(block, member)
         self.need(is_text(block.get(member)), fault)
@@ -276,7 +276,7 @@ def _is_data(source: dict[str, Any], kind: str, media: set[str]) -> bool:
 
 
 class NeutralRules(AnthropicRules):
-    """Anthropic's rules, with room for what only one provider understands."""
+    """Anthropic's rules, with room for blocks that only one provider understands."""
 
     signed_thinking = False
     extra_members = frozenset({"thought_signature"})

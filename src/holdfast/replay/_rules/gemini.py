@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.replay._rules._base import Rules, is_address, is_encoded, is_json, is_text
 
-# The API takes members in either spelling.
+# The API accepts members in either spelling.
 _NAMES = {
     "function_call": "functionCall",
     "function_response": "functionResponse",
@@ -28,7 +28,7 @@ _NAMES = {
     "speech_metadata": "speechMetadata",
     "will_continue": "willContinue",
 }
-# What the provider takes in the place of a signature for a call that another model made.
+# Accepted in place of a signature for a call that another model made.
 _STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 _SERVED = {"executableCode", "codeExecutionResult", "toolCall", "toolResponse"}
 _DATA = {"text", "functionCall", "functionResponse", "inlineData", "fileData", *_SERVED}

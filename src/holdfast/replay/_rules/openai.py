@@ -11,7 +11,7 @@ from holdfast.replay._rules._base import Rules, is_address, is_json, is_json_obj
 _SYSTEM = {"system", "developer"}
 _TEXT_ONLY = frozenset({"text"})
 _CACHE = "prompt_cache_breakpoint"
-# What other servers that speak this form add to an answer, and take back.
+# Members that other servers with this API add to an answer, and accept back.
 _REASONING = frozenset({"reasoning", "reasoning_content", "reasoning_details"})
 _SAID = _REASONING | {"refusal", "audio", "annotations"}
 
@@ -21,7 +21,7 @@ def _is_image(address: object) -> bool:
 
 
 class _PartRules(Rules):
-    """What both of OpenAI's forms say of a content."""
+    """The rules for contents that both of OpenAI's forms share."""
 
     def _content(self, content: Any, parts: frozenset[str]) -> None:
         if not isinstance(content, list):
@@ -37,11 +37,11 @@ class _PartRules(Rules):
 
     @abstractmethod
     def check_part(self, part: dict[str, Any], kind: str) -> None:
-        """A part of a kind that may stand there."""
+        """Check a part of a kind that is allowed there."""
 
 
 class OpenAIRules(_PartRules):
-    """Each call is answered by a tool message before anything else is said."""
+    """Each call is answered by a tool message before anything else."""
 
     id_pattern = re.compile(r"[!-~]{1,40}\Z")
     roles = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
@@ -82,10 +82,10 @@ class OpenAIRules(_PartRules):
             self.check_assistant(message)
 
     def check_place_of_system(self) -> None:
-        """Where a system message may stand: anywhere but between a call and its result."""
+        """Allow a system message anywhere but between a call and its result."""
 
     def check_assistant(self, message: dict[str, Any]) -> None:
-        """Words, calls or both; content may be left out beside calls."""
+        """Check words, calls or both; content may be left out beside calls."""
         calls = message.get("tool_calls")
         content = message.get("content")
         if calls is not None:
@@ -120,7 +120,7 @@ class OpenAIRules(_PartRules):
                 self.need(is_json_object(given.get(said)), "arguments are no JSON object")
 
     def _old_call(self, call: Any) -> None:
-        """A call of the old form, which has a name and no id."""
+        """Check a call of the old form, which has a name and no id."""
         if not isinstance(call, dict):
             self.fail_unknown("a call is no function call")
             return
@@ -151,7 +151,7 @@ class OpenAIRules(_PartRules):
 
 
 class MistralRules(OpenAIRules):
-    """What mistral-common demands for serving, versions 3 and 13 together, and what older servers refuse."""
+    """The requirements of mistral-common for serving, versions 3 and 13 together, and of older servers."""
 
     id_pattern = re.compile(r"[A-Za-z0-9]{9}\Z")
     roles = frozenset({"system", "user", "assistant", "tool"})
@@ -174,7 +174,7 @@ class MistralRules(OpenAIRules):
         self.need(not self._prefixed, "only the last message may be a prefix")
         super().check(message)
         before, self._role = self._role, message.get("role") if isinstance(message, dict) else None
-        # Some servers refuse it, though the newest do not: what is valid is so for all.
+        # Some servers refuse it, though the newest do not: valid means valid for all.
         late = before == "tool" and self._role == "user"
         self.need(not late, "after a result the assistant goes on, not the user")
 
@@ -199,7 +199,7 @@ class MistralRules(OpenAIRules):
         super()._check_tool(message)
 
 
-# OpenAI's Responses API: items, of which calls and their outputs stand together.
+# OpenAI's Responses API: items, of which calls and their outputs are adjacent.
 _ROLES = {"user", "assistant", "system", "developer"}
 _INPUT = frozenset({"input_text", "input_image", "input_file"})
 _OUTPUT = frozenset({"output_text", "refusal"})
@@ -209,7 +209,7 @@ _CALL, _CALL_OUTPUT = frozenset(_CALLER | {"arguments"}), frozenset(_CALLER | {"
 _MESSAGE = frozenset({"type", "role", "content", "id", "status", "phase"})
 _THOUGHTS = frozenset({"type", "id", "status", "summary", "content", "encrypted_content"})
 _MEDIA = frozenset({"type", "detail", "image_url", "file_id", "file_data", "file_url", "filename", _CACHE})
-# Calls that the program answers: the member that tells what to do, and the tool's name.
+# Calls that the program answers: the member that says what to do, and the tool's name.
 _TOOLS = {
     "custom_tool_call": "input",
     "computer_call": "call_id",
@@ -218,7 +218,7 @@ _TOOLS = {
     "apply_patch_call": "operation",
 }
 
-# What the provider did by itself, by the member without which it would be none.
+# Items of the provider's own work, by the member that each requires.
 _SERVED = {
     **dict.fromkeys(("code_interpreter_call", "file_search_call", "image_generation_call", "web_search_call"), "id"),
     **dict.fromkeys(("item_reference", "mcp_approval_request", "mcp_call", "mcp_list_tools"), "id"),
@@ -231,7 +231,7 @@ _SERVED = {
 
 
 class ResponsesRules(_PartRules):
-    """Outputs follow their calls at once; reasoning is followed by what it led to."""
+    """Outputs directly follow their calls; reasoning is followed by what it led to."""
 
     id_pattern = re.compile(r"[!-~]{1,64}\Z")
 
@@ -283,28 +283,28 @@ class ResponsesRules(_PartRules):
         self.need(is_json(item), "a call is malformed")
 
     def _begin_call(self) -> None:
-        # Calls stand together, and so do their outputs: the next call begins another group.
+        # Calls are adjacent, and so are their outputs: the next call begins another group.
         if self._answering:
             self.expect_no_open("the assistant goes on")
         self.begin("assistant", "user")
         self._led_to(output=True)
 
     def check_tool(self, item: dict[str, Any]) -> None:
-        """A call of a tool that the provider knows, or of one that takes plain text."""
+        """Check a call of a tool that the provider knows, or of one that takes plain text."""
         self._begin_call()
         self.open_call(item.get("call_id"), item.get("name", item["type"]))
         self.need(item.get(_TOOLS[item["type"]]) is not None and is_json(item), "no such call")
 
     def check_tool_output(self, item: dict[str, Any]) -> None:
-        """The output of a call; what it is depends on the tool."""
+        """Check the output of a call; its form depends on the tool."""
         self._led_to(output=False)
         self._answering = True
-        # Of that one tool the output names the call by another member.
+        # For that one tool the output names the call by another member.
         self.close_call(item.get("id" if item["type"] == "local_shell_call_output" else "call_id"))
         self.need(is_json(item), "an output is malformed")
 
     def check_served(self, item: dict[str, Any]) -> None:
-        """Something that the provider did by itself, or is to do."""
+        """Check something that the provider did by itself, or is to do."""
         self.expect_no_open("something else follows")
         self._led_to(output=True)
         self.need(item.get(_SERVED[item["type"]]) and is_json(item), "no such item")
@@ -315,7 +315,7 @@ class ResponsesRules(_PartRules):
         self._content(item.get("output"), _INPUT)
 
     def check_reasoning(self, item: dict[str, Any]) -> None:
-        """Thinking that precedes what it led to."""
+        """Check thinking that precedes what it led to."""
         self.members(item, _THOUGHTS, "reasoning")
         self.expect_no_open("the assistant goes on")
         self.begin("assistant", "user")

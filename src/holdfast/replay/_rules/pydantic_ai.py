@@ -11,7 +11,7 @@ _RETURNS = {"tool-return", "retry-prompt"}
 
 
 class PydanticAIRules(Rules):
-    """Requests and responses in turn; every call is answered in the next request, answers first."""
+    """Requests and responses alternate; every call is answered in the next request, answers first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class PydanticAIRules(Rules):
             if kind in _RETURNS and (kind == "tool-return" or part.get("tool_name") is not None):
                 self.need(not prompted, "answers come before prompts")
                 self.close_call(part.get("tool_call_id"))
-                # Whatever a tool returned: the framework makes text of it for the model.
+                # Whatever a tool returned: the framework converts it to text for the model.
                 content = part.get("content")
                 empty = content is None or content == []
                 well = is_text(content) if isinstance(content, str) else not empty and is_json(content)
