@@ -50,7 +50,7 @@ def test_the_host_that_takes_writes_is_found_wherever_it_stands(pair, attributes
 def test_no_host_that_suits_is_unavailable_with_a_remedy(pair):
     """Standbys only, and hosts that are down: what to look at is told, and the address's password is not."""
     _, standby = pair
-    for servers, said in (((standby, standby), "no host of the address"), ((1, 2), "PostgreSQL")):
+    for servers, said in (((standby, standby), "no host of the address"), ((1, 2), "none of the 2 hosts")):
         store = PostgresStore(_address(*servers, options="&retry_s=1").replace("holdfast@", "holdfast:hush@"))
         with pytest.raises(Unavailable, match=said) as caught:
             store.check()

@@ -48,6 +48,7 @@ _UNKNOWN = ("08", "57P")
 _FULL = ("53100", "53200", "53400")
 _REFUSED = ("28", "42501", "0P")
 _READS_ONLY = "25006"
+_TOO_LONG = "57014"
 _NO_SUCH_HOST = "TargetServerAttributeNotMatched"
 # A pooler answers for the server with a number of its own. In one simple message, which leaves nothing behind.
 _IS_SERVER = "SELECT 1 / (pg_backend_pid() = {})::int"
@@ -254,7 +255,8 @@ class ServerLink:
                 first = not self._migrated and connection is None
                 patience = min(self._options.retry_s, _FIRST_S if first else math.inf)
                 if not retriable or time.monotonic() + wait > begun + patience:
-                    raise _typed(error, unknown=unknown, again=again) from error
+                    hosts = len(self._dsns) if connection is None else 1
+                    raise _typed(error, unknown=unknown, again=again, hosts=hosts) from error
             await asyncio.sleep(wait * (0.5 + random.random()))  # noqa: S311 - spreads the rush
             wait = min(wait * 2, _BACK_OFF_MAX_S)
 
@@ -390,9 +392,9 @@ def _is_retriable(error: BaseException) -> bool:
     return isinstance(error, (OSError, asyncio.TimeoutError, EOFError))
 
 
-def _typed(error: Exception, *, unknown: bool, again: bool) -> HoldfastError:
+def _typed(error: Exception, *, unknown: bool, again: bool, hosts: int = 1) -> HoldfastError:
     state = getattr(error, "sqlstate", None) or ""
-    said = f"PostgreSQL: {str(error) or type(error).__name__}"
+    said = f"PostgreSQL: {str(error) or 'no answer in time'}"
     if type(error).__name__ == "ClientConfigurationError":
         if "root certificate" in said:
             return UsageError(said, remedy="Name the file of your authority: sslrootcert=…")
@@ -409,7 +411,11 @@ def _typed(error: Exception, *, unknown: bool, again: bool) -> HoldfastError:
     if state.startswith(_REFUSED):
         return Forbidden(said, remedy="Check user, password and rights of the role.")
     if not unknown:
-        return Unavailable(said)
+        told = f"{said} (none of the {hosts} hosts takes a connection)" if hosts > 1 else said
+        remedy = (
+            "See what the server waits for (a lock, a standby), or raise statement_s." if state == _TOO_LONG else None
+        )
+        return Unavailable(told, remedy=remedy)
     remedy = "Open the session again: what was stored is there."
     told = said if again else f"{said}; whether it was stored is not known"
     return Unavailable(told, remedy=remedy, outcome="unknown")

@@ -272,6 +272,11 @@ def _failures() -> Iterator[None]:
         if refused or isinstance(error, PermissionError):
             raise Forbidden(f"the bucket refuses: {said}", remedy="Check the keys and what they may do.") from error
         raise Unavailable(f"the bucket cannot be used: {said}", outcome="unknown") from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # obstore's own, which has no name to import
+            raise
+        remedy = "Close files or raise the limit of open ones (`ulimit -n`), then try again."
+        raise Unavailable(f"the bucket cannot be used: {error}", remedy=remedy, outcome="unknown", final=True) from None
 
 
 def _ms(meta: Any) -> int:
