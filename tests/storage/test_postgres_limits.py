@@ -149,7 +149,7 @@ def _write_on(s, said):
 WRITER = """
 import sys, time, holdfast
 hf = holdfast.open(sys.argv[1])
-s = hf.session("s", lease_ms=3000, autosave_ms=0, snapshot_ms=0)
+s = hf.session("s", lease_ms=60_000, autosave_ms=0, snapshot_ms=0)
 s.user(f"clock {int(time.time()) // 3600 * 3600}"); s.flush()
 print("ready", flush=True)
 sys.stdin.readline()
