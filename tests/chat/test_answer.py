@@ -32,9 +32,9 @@ def test_the_time_of_a_call_is_its_own(view, screen, monkeypatch):
     for id in ("a", "b", "c"):
         view.begins(id, f"tool_{id}", {})
     now[0] = 60.0
-    view.decided("a")
+    view.decided("a", "x")
     now[0] = 90.0
-    view.decided("b")
+    view.decided("b", "y")
     now[0] = 90.5
     for id in ("a", "b", "c"):
         view.ends(id, "fine", failed=False)

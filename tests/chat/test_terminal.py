@@ -138,3 +138,29 @@ def test_a_tool_asks_for_permission(terminal, model, own_place, hf):
     [row] = hf.list()
     decisions = [e.data["decision"] for e in hf.events(row.session_id, types=["permission"])]
     assert decisions == ["allow", "deny"]
+
+
+def test_a_call_that_waits_is_asked_about_here_and_goes_on_when_answered_elsewhere(terminal, model, own_place, hf):
+    """Whoever is at the terminal answers, or leaves it waiting, also beyond the end of the chat."""
+    (own_place / "a.txt").write_text("the secret is 42")
+    agents = own_place / ".holdfast" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "keeper.md").write_text("---\npermission: suspend\n---\nYou keep.")
+    read = AskForTool("read_file", {"path": "a.txt"})
+    answers = iter([read, Say("first done"), read, Say("second done")])
+    model.follow(lambda request: next(answers))
+    terminal.type("holdfast chat --agent keeper")
+    terminal.say("read a.txt", "May the agent use read_file(path='a.txt')?")
+    terminal.type("y")
+    terminal.wait_for("first done")
+    terminal.say("again", "again")
+    terminal.wait_for("May the agent use read_file", 2)
+    terminal.type("")
+    terminal.wait_for("waits for an answer (read_file)")
+    terminal.say("/exit", "goes on with it")
+    [one] = hf.waiting()
+    hf.answer(one.id, True, by="ada")
+    terminal.type("clear; holdfast chat --agent keeper")
+    terminal.wait_for("answered: Enter goes on")
+    terminal.say("", "second done")
+    assert hf.waiting() == []

@@ -221,7 +221,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         """The reason why the run has not finished, in words that follow a name; empty if it has."""
         if self.limit is not None:
             return f"stopped at its limit of {self.limit}"
-        return "waits for someone" if self.status == "waiting" else ""
+        if self.status != "waiting":
+            return ""
+        is_asked = not self.waiting or any(one.kind not in ("time", "event") for one in self.waiting)
+        tools = ", ".join(dict.fromkeys(one.tool for one in self.waiting if one.tool))
+        what = "an answer" if is_asked else "a time or an event"
+        return f"waits for {what}{f' ({tools})' if tools else ''}; `holdfast waiting` shows more"
 
 
 class RunStream:

@@ -6,7 +6,7 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from holdfast.apps.render.questions import change_of
@@ -193,10 +193,11 @@ class AnswerView:
         self.settle()
         self._calls[id] = (call_words(tool, params), at / 1000)
 
-    def decided(self, id: str) -> None:
+    def decided(self, id: str, tool: str) -> None:
         """Somebody was asked about a call; all that were asked about run when the last of them is decided."""
         with self._lock:
             self._asked.add(id)
+            self._calls.setdefault(id, (tool, 0.0))  # one of an earlier answer, which waited
             for one in self._asked & self._calls.keys():
                 self._calls[one] = (self._calls[one][0], time.monotonic())
 
@@ -230,11 +231,11 @@ class AnswerView:
             self._rests = False
             self._erase()
 
-    def cut(self) -> None:
-        """Nothing more comes of what was begun: the process ended there."""
+    def cut(self, waiting: Container[str | None] = ()) -> None:
+        """Nothing more comes of what was begun: the process ended there, or an answer is awaited."""
         self.settle()
-        for words, _ in self._calls.values():
-            self._tell_call(words, self._paint("… interrupted", "33"))
+        for id, (words, _) in self._calls.items():
+            self._tell_call(words, self._paint("… waits" if id in waiting else "… interrupted", "33"))
         self._calls.clear()
 
     def end(self) -> None:

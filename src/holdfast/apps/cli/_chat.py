@@ -9,7 +9,7 @@ import re
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agent import EXIT_WORDS, can_go_on, plain_text, read_command
@@ -23,11 +23,12 @@ from holdfast.apps.cli._talk import Talker, Typing
 from holdfast.apps.cli.chat import Wishes, echo, standard_input
 from holdfast.apps.history import InputHistory
 from holdfast.apps.render.page import Span
+from holdfast.apps.render.questions import as_sentence, person
 from holdfast.apps.render.words import ago, price, short
 from holdfast.errors import HoldfastError, ModelFailed, UsageError
 from holdfast.replay import Entry, as_text, read_transcript
 from holdfast.security import neutralise
-from holdfast.session import Session, now_ms
+from holdfast.session import Result, Session, is_due, now_ms
 from holdfast.storage import Folder
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _PICTURES |= {".webp": "image/webp"}
 _FILE = re.compile(r"(?<!\S)@(\S+)")
 _CONTEXT = ("input_tokens", "output_tokens")
 _ANSWERS = {"y": "once", "yes": "once", "s": "session", "a": "always"}
+_DECISIONS = (*_ANSWERS, "n", "no")
+_ASKED = "[y]es once, for this [s]ession, [a]lways, "
 
 
 class Chat:
@@ -102,7 +105,7 @@ class Chat:
                 self._part()
             events = self.app.library.events(session.id, start)
             if self.draws:
-                self.show(read_transcript(events, start))
+                self.show(read_transcript(events, start), {ask.call for ask in session.live_state.asks.values()})
             else:
                 print_conversation(self.app, events, full=False, first=start)
                 self.app.out.line()
@@ -111,9 +114,14 @@ class Chat:
                 if event.seq in session.live_state.unheard:
                     self.app.out.line(f"› {as_text(event.data.get('content'))}")
                     self._part()
+        state = session.live_state
+        if self.is_terminal and state.asks:
+            ready = is_due(session)
+            told = "⟲ answered: Enter goes on" if ready else "⏸ a call waits for an answer: Enter shows it"
+            self.app.err.line(Span(told, "warning"))
+            self._part()
         # A crash leaves a question without an answer, or a call without a result.
-        if can_go_on(session):
-            state = session.live_state
+        elif can_go_on(session):
             what = "failed" if state.status == "failed" else "was interrupted"
             told = f"The last answer {what}. /continue goes on with it."
             if self.is_terminal:
@@ -122,8 +130,8 @@ class Chat:
             self.app.err.line(Span(told, "warning"))
             self._part()
 
-    def show(self, entries: Iterable[Entry]) -> None:
-        """Draw what was said, as it looked when it was said."""
+    def show(self, entries: Iterable[Entry], waiting: Container[str | None] = ()) -> None:
+        """Draw what was said, as it looked when it was said; ``waiting`` are calls that an answer is awaited for."""
         view = AnswerView(self.app.out.beside, self.theme)
         for entry in entries:
             if entry.kind == "user":
@@ -138,13 +146,18 @@ class Chat:
             elif entry.kind == "note":
                 told = f"{entry.name}: {entry.text}" if entry.text else entry.name
                 view.lines([f"· {line}" for line in neutralise(told).split("\n")])
-        view.cut()
+        view.cut(waiting)
         view.end()
 
     def say(self, text: str | list[dict[str, Any]] | None) -> None:
         """Give the agent a message, or let it go on, and show what it says."""
         try:
+            if text is None and not self._ask_waiting():
+                return
             result = self.talker.answer(text, self._view)
+            while self.is_terminal and result.waiting and self._ask_waiting():
+                result = self.talker.answer(None, self._view)
+            self.talker.tell_pause(result)
         except KeyboardInterrupt:
             self.app.err.line(Span("(stopped; what was said is kept)", "warning"))
             self._part()
@@ -156,7 +169,7 @@ class Chat:
 
     def confirm(self, question: str) -> bool:
         """Whether the user says yes; without a terminal nobody does."""
-        return self.is_terminal and self._ask(f"{question} [y/N] ") in ("y", "yes")
+        return self.is_terminal and self._ask(f"{question} [y/N] ").lower() in ("y", "yes")
 
     def choose(self, question: str, rows: list[Choice]) -> int | None:
         """The place of what the user chooses, counted from 0; None for nothing, or where nobody is there."""
@@ -203,7 +216,7 @@ class Chat:
         text = plain_text(line).strip()
         if not text:
             session = self.talker.session
-            if not self.is_terminal or session is None or not can_go_on(session):
+            if not self.is_terminal or session is None or not (session.live_state.asks or can_go_on(session)):
                 return
             text = "/continue"
         if text in EXIT_WORDS:
@@ -267,27 +280,52 @@ class Chat:
 
     def _permit(self, request: PermissionRequest) -> Any:
         """Ask whether a tool may be used."""
-        answers = "[y]es once, for this [s]ession, [a]lways, [N]o: "
+        answer = self._ask_about(request.tool, request.args, f"{_ASKED}[N]o: ")
+        return _ANSWERS.get(answer.lower(), False)
+
+    def _ask_waiting(self) -> bool:
+        """Ask about the calls that wait; whether the session can go on."""
+        session, library = self.talker.session, self.app.library
+        if session is None or not session.live_state.asks or not self.is_terminal:
+            return True
+        for one in library.waiting(session=session.id):
+            if one.kind not in ("permission", "input"):
+                self.app.err.line(Span(as_sentence(one), "warning"))
+                continue
+            is_asked = one.kind == "input"
+            offered = f"{'Your answer' if is_asked else f'{_ASKED}[n]o'} (Enter leaves it waiting): "
+            said = self._ask_about(one.tool, one.args if isinstance(one.args, dict) else {}, offered, one.reason)
+            if not said or not (is_asked or said.lower() in _DECISIONS):
+                continue
+            given = Result(said) if is_asked else said.lower() in _ANSWERS
+            scope = _ANSWERS.get(said.lower(), "once")
+            with contextlib.suppress(UsageError):  # somebody else was quicker: then that counts
+                library.answer(one.id, given, by=person(), via="cli", scope=scope, session_id=session.id)
+        return is_due(session)
+
+    def _ask_about(self, tool: str, args: dict[str, Any], answers: str, reason: str = "") -> str:
+        """Ask somebody at the terminal about a call, and return what was typed."""
+        if reason:
+            self.app.err.line(Span(f"{tool}: {reason}", "warning"))
         if self._view is not None:
-            self._view.asks(request.tool, request.args, answers)
+            self._view.asks(tool, args, answers)
         else:
             self.app.out.end_stream()
-            shown = ", ".join(f"{name}={value!r}" for name, value in request.args.items())
-            self.app.err.line(Span("May the agent use ", "warning"), f"{request.tool}({shown})?")
+            shown = ", ".join(f"{name}={value!r}" for name, value in args.items())
+            self.app.err.line(Span("May the agent use ", "warning"), f"{tool}({shown})?")
         # While a question waits Ctrl-C answers it, rather than stopping the run behind it.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             with contextlib.nullcontext() if self._typing is None else self._typing.paused():
-                answer = self._ask(answers)
+                return self._ask(answers)
         finally:
             signal.signal(signal.SIGINT, before)
             if self._view is not None:
                 self._view.answered()
-        return _ANSWERS.get(answer, False)
 
     def _ask(self, question: str) -> str:
         try:
-            return input(question).strip().lower()
+            return input(question).strip()
         except (EOFError, KeyboardInterrupt):
             self.app.out.line()
             return ""

@@ -100,9 +100,12 @@ class Talker:
             self.app.out.end_stream()
             if view is not None:
                 view.end()
+        return result
+
+    def tell_pause(self, result: RunResult) -> None:
+        """Say why a run has not finished, if it has not."""
         if result.pause:
             self.app.err.line(Span(f"The agent {result.pause}.", "warning"))
-        return result
 
     def use_model(self, name: str) -> None:
         """Go on with another model, in the same session. Raises UsageError for one that cannot be had."""
@@ -366,7 +369,7 @@ def _show(view: AnswerView, event: Event) -> None:
     elif event.type == "tool_result":
         view.ends(str(data.get("toolCallId")), data.get("result"), failed=bool(data.get("is_error")))
     elif event.type == "permission":
-        view.decided(str(data.get("call")))
+        view.decided(str(data.get("call")), str(data.get("tool") or "a call"))
     elif event.type == "delta" and data.get("kind") == "thinking":
         view.thinks()
 

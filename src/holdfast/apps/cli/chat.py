@@ -123,6 +123,8 @@ def run_verb(app: App, /, prompt: tuple[str, ...], **wishes: Any) -> int:
         if app.err.is_terminal and not app.as_json:
             talker.tell_session()
         result = talker.ask_quietly(text) if app.as_json else talker.answer(text)
+        if not app.as_json:
+            talker.tell_pause(result)
         if app.as_json:
             asked = {"agent": talker.agent_id, "model": talker.choice.name, "suspended": result.status == "waiting"}
             app.out.json(filled(RunAnswer, result, usage=msgspec.to_builtins(result.usage), **asked))
