@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import uuid4
 
 import pytest
+from pydantic import BaseModel, Field
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
 from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
@@ -15,6 +17,13 @@ from holdfast.integrations.pydantic_ai import HoldfastHistory, durable
 ASKED = "a berth, please"
 ALL = [ASKED, "I book it.", "berth in Marstal", "You have: berth in Marstal"]
 LOST = "The tool call was interrupted before a result was produced."
+
+
+class Berth(BaseModel):
+    """What is booked; validated anew, the arguments of one call differ."""
+
+    port: str
+    reference: str = Field(default_factory=lambda: uuid4().hex)
 
 
 def _answer(messages, info):
@@ -57,15 +66,15 @@ def test_kill_in_a_durable_tool(processes, harbour, id, once, booked):
     """A model that calls again, under any id, is told "unknown": booked once; twice by a tool that is not durable."""
 
     def run(say, id):
-        def book(port: str) -> str:
+        def book(berth: Berth) -> str:
             """Book a berth, which can be seen outside."""
-            return harbour.book(port, say)
+            return harbour.book(berth.port, say)
 
         def answer(messages, info):
             last = messages[-1].parts[-1]
             if last.part_kind == "tool-return":
                 return ModelResponse(parts=[TextPart(f"You have: {last.content}")])
-            return ModelResponse(parts=[ToolCallPart("book", {"port": "Marstal"}, id)])
+            return ModelResponse(parts=[ToolCallPart("book", {"berth": {"port": "Marstal"}}, id)])
 
         history = HoldfastHistory("trip", harbour.store)
         tools = {"toolsets": [durable(book, session=history)]} if once else {"tools": [book]}

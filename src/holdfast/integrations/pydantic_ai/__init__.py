@@ -260,9 +260,19 @@ class _DurableToolset(WrapperToolset[Any]):
     place: AdapterSession
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
-        # Arguments were validated, and may be objects: what the model gave is plain.
-        call = ToolCall(ctx.tool_call_id, name, to_jsonable_python(tool_args, fallback=str))
+        call = ToolCall(ctx.tool_call_id, name, _args_of(ctx, name, tool_args))
         return await self.calls.arun(self.place, call, lambda: self.wrapped.call_tool(name, tool_args, ctx, tool))
+
+
+def _args_of(ctx: Any, name: str, tool_args: dict[str, Any]) -> Any:
+    """What the model gave: validated arguments may differ each time, by what defaults make and by the order of sets."""
+    for message in reversed(ctx.messages):
+        for part in message.parts:
+            # A toolset may have put something before the name; a tool that calls others makes calls of its own.
+            is_call = isinstance(part, ToolCallPart) and part.tool_call_id == ctx.tool_call_id
+            if is_call and part.tool_name.endswith(name):
+                return part.args_as_dict()
+    return to_jsonable_python(tool_args, fallback=str)
 
 
 def _said_of(calls: Sequence[str], what: str) -> Words:
