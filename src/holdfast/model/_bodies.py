@@ -1,4 +1,4 @@
-"""The typed form of every event type: which members it has and what they hold.
+"""The typed form of every event type: its members and their types.
 
 Members that a type does not name are ignored here and survive in the recorded bytes. Names of the conversation and
 agent-life groups follow the recorded logs that Holdfast opens as they are, hence ``toolCallId``.
@@ -17,8 +17,8 @@ _Number = int | None
 _Turn = int | str | None
 _Map = dict[str, Any] | None
 
-# A member is a type, or a type and its default. What may be None is so by default, as is Any; what has no default
-# must be there.
+# A member is a type, or a type and its default. Members that may be None, and Any, default to None; others without a
+# default are required.
 _EXTRAS: dict[str, Any] = {"metadata": _Map, "usage": _Map, "raw": Any}  # any event may have them
 _MEMBERS: dict[str, dict[str, Any]] = {
     "user": {"content": _Content, "role": (str, "user"), "agent": _Text, "steer": _Number},
@@ -39,12 +39,12 @@ _MEMBERS: dict[str, dict[str, Any]] = {
     "agent_error": {"agent": str, "error": Any},
     "delegation": {"parent": str, "child": str, "task": Any},
     "delegation_complete": {"parent": str, "child": str, "result": Any},
-    # A question that is open until somebody answers it, a time comes or an event does.
+    # A question that is open until it is answered, a time comes or an event does.
     "suspended": dict.fromkeys(("reason", "token", "id", "kind", "call", "tool", "event", "digest"), _Text)
     | dict.fromkeys(("expires_at", "until", "call_seq"), _Number)
     | {"on_expiry": (str, "deny"), "replayable": (bool, True), "path": (list[str], []), "above": (list[str], [])},
     "resumed": {"reason": _Text, "token": _Text, "ids": list[str] | None},
-    # A word to a working agent, as it came; the ``user`` event that names it is where the model heard it.
+    # A message to a working agent, as it came; the ``user`` event that names it is where the model saw it.
     "steer": {"content": _Content, "interrupt": (bool, False)},
     # A durable step begins: on the medium before its function is called.
     "step": {"step": str, "name": (str, ""), "digest": (str, ""), "attempt": (int, 1)}
@@ -79,7 +79,7 @@ _MEMBERS: dict[str, dict[str, Any]] = {
     "compaction": {"summary": _Content, "covers": list[int]},
     # The events before it are another session's, up to its ``seq``.
     "forked": {"session": _Text, "seq": _Number, "root": _Text, "log": _Text, "reason": _Text},
-    # Turns and state of another session were brought in before it.
+    # Turns and state of another session were copied before it.
     "merged": {"session": _Text, "seq": _Number, "log": _Text, "base": _Number, "turns": _Text}
     | {"merged_turns": _Number, "policy": _Text, "conflicts": (list[Any], [])}
     | {"taken": (list[str], []), "copies": (list[Any], [])},
@@ -93,7 +93,7 @@ _MEMBERS: dict[str, dict[str, Any]] = {
 
 
 def _body(type: str, members: dict[str, Any]) -> type[msgspec.Struct]:
-    """The class of one type's data, with a name like ``ToolCall``."""
+    """Return the class of one type's data, with a name like ``ToolCall``."""
     fields: list[Any] = []
     for member, kind in (_EXTRAS | members if members else {}).items():
         if isinstance(kind, tuple):

@@ -1,11 +1,11 @@
-"""What an event's data may hold: plain JSON that reads back as it was written.
+"""The data of events: plain JSON that reads back as it was written.
 
 Encoders are lenient where a log must not be: they turn NaN into null, integer keys into strings and pass NUL on to
 readers that stop at it. The walk here refuses such values before anything is written.
 
 Payloads that are too big for a line are kept beside the log. A reference to one is ``{"$blob": name, "bytes": n,
-"media": type}``. User data that has a key of that form gets one more ``$`` on the way in and loses it on the way out,
-so that it can never be mistaken.
+"media": type}``. User data that has a key of that form gets one more ``$`` when it is written and loses it when it is
+read, so that it can never be mistaken.
 """
 
 from __future__ import annotations
@@ -22,54 +22,54 @@ from holdfast.model._limits import Limits
 
 BLOB_KEY = "$blob"
 _MARK = b'"$blob":'
-_MARK_END = _MARK[1:]  # what an escaped key ends with as well
+_MARK_END = _MARK[1:]  # the end of an escaped key as well
 _NAMED = re.compile(re.escape(_MARK) + rb'"([^"]+)"')
 _NAME = re.compile(r"[0-9a-f]{64}\Z", re.ASCII)
 _ESCAPABLE = re.compile(r"\$+blob\Z")
 _ESCAPED = re.compile(r"\$\$+blob\Z")
-# Payloads may hold references to payloads: a few small ones, each naming the next many times, would fill any memory.
-# So there is an end to what one event can hold, and each costs something.
+# Payloads may hold references to payloads: a few small ones, each naming the next many times, would fill any memory. So
+# an event has a total limit, and each reference counts towards it.
 _FILLED_BYTES_MAX = 1 << 29
 _LOAD_BYTES_MIN = 1 << 14
 _LEVELS_MAX = 4  # we write two: a long text in a long list
-_DEPTH_MAX = 256  # of all levels together; as deep as an event can ever be, and Python can go
+_DEPTH_MAX = 256  # of all levels together; the deepest possible event, and within Python's recursion
 
 
 def has_blob(data: bytes) -> bool:
-    """Whether recorded JSON may refer to a payload; False only if it does not."""
-    # One byte is looked for far quicker than several, and is in few texts.
+    """Return whether recorded JSON may refer to a payload; False only if it does not."""
+    # Searching one byte is much faster than several, and it is in few texts.
     return b"$" in data and _MARK in data
 
 
 def has_blob_at(member: str, data: bytes) -> bool:
-    """Whether a member of recorded JSON, on whatever level, may be kept as a payload."""
+    """Return whether a member of recorded JSON, on whatever level, may be kept as a payload."""
     return b"$" in data and b'"%b":{%b' % (member.encode(), _MARK) in data
 
 
 def has_marked_keys(data: bytes) -> bool:
-    """Whether recorded JSON may refer to a payload, or have keys that are escaped."""
+    """Return whether recorded JSON may refer to a payload, or have escaped keys."""
     return b"$" in data and _MARK_END in data
 
 
 def named_blobs(data: bytes) -> list[str]:
-    """What recorded JSON may refer to: texts in the place of a blob's name."""
+    """Return the texts in recorded JSON that are in the place of a blob's name."""
     return [name.decode("ascii", "replace") for name in _NAMED.findall(data)]
 
 
 def blob_name(payload: bytes) -> str:
-    """A blob is named by its content: the same payload is kept once, and damage is noticed."""
+    """Return the name of a blob, derived from its content: equal payloads are kept once, and damage is noticed."""
     import hashlib
 
     return hashlib.sha256(payload).hexdigest()
 
 
 def is_blob_name(name: object) -> bool:
-    """Whether ``name`` can be the name of a blob at all."""
+    """Return whether ``name`` can be the name of a blob."""
     return isinstance(name, str) and _NAME.match(name) is not None
 
 
 def is_reference(value: object) -> bool:
-    """Whether a value of recorded data is a reference to a blob."""
+    """Return whether a value of recorded data is a reference to a blob."""
     return (
         isinstance(value, dict)
         and not isinstance(value, _UserMap)
@@ -79,11 +79,11 @@ def is_reference(value: object) -> bool:
 
 
 class _UserMap(dict[str, Any]):
-    """A map of the user's own that has a key like that of a reference, and is none."""
+    """A map of the user that has a key like that of a reference, but is none."""
 
 
 def escape_keys(value: Any) -> Any:
-    """``value`` with every key that looks like ``$blob`` given one more ``$``."""
+    """Return ``value`` with one more ``$`` for every key that looks like ``$blob``."""
     if isinstance(value, dict):
         return {"$" + key if _ESCAPABLE.match(key) else key: escape_keys(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -92,7 +92,7 @@ def escape_keys(value: Any) -> Any:
 
 
 def restore_keys(value: Any, depth: int = 0) -> Any:
-    """The reverse of :func:`escape_keys`, as deep as events go; references stay and are still told apart."""
+    """Reverse :func:`escape_keys`, as deep as events go; references stay and remain distinguishable."""
     if depth == _DEPTH_MAX:
         return value
     if isinstance(value, dict):
@@ -105,11 +105,11 @@ def restore_keys(value: Any, depth: int = 0) -> Any:
 
 
 def fill_references(value: Any, load: Callable[[dict[str, Any]], Any]) -> Any:
-    """Recorded data with what ``load`` gives in place of each reference, and its keys restored.
+    """Return recorded data with each reference replaced by ``load``, and its keys restored.
 
     ``value`` is as decoded, not the ``data`` of an event. A blob of JSON may hold further references; they are filled
-    too, as far as one event may reach. ``load`` gets the reference and returns what :func:`~holdfast.model.read_blob`
-    gives for it.
+    too, within the limit of one event. ``load`` gets the reference and returns what
+    :func:`~holdfast.model.read_blob` gives for it.
     """
     left = _FILLED_BYTES_MAX
     loaded: dict[tuple[str, str], Any] = {}
@@ -137,7 +137,7 @@ def fill_references(value: Any, load: Callable[[dict[str, Any]], Any]) -> Any:
 
 _decode = msgspec.json.Decoder().decode
 _INT64 = 1 << 63
-# Keys that are known to be harmless. A hostile import must not make this grow without end.
+# Keys that are known to be harmless. Bounded, because of hostile imports.
 _plain_keys: set[str] = set()
 _KEYS_KEPT_MAX = 1_000
 _KEPT_KEY_CHARS_MAX = 40
@@ -146,7 +146,7 @@ _LEAVES = (str, int, float, bool, type(None))
 
 
 def _plain_leaf(value: Any) -> Any:
-    """A string or number whose class extends the builtin one, as the builtin."""
+    """Return a string or number of a subclass as the builtin."""
     if isinstance(value, str):
         return str.__str__(value)
     return int.__int__(value) if isinstance(value, int) else float.__float__(value)
@@ -154,12 +154,13 @@ def _plain_leaf(value: Any) -> Any:
 
 _encode = msgspec.json.Encoder(enc_hook=_plain_leaf).encode
 encode_plain = _encode
-"""As :func:`encode_data`, for data that is known to be plain: a lone surrogate is all that it can
-still hold, which raises UnicodeEncodeError."""
+"""Like :func:`encode_data`, for data that is known to be plain: only a lone surrogate is still possible,
+which raises UnicodeEncodeError.
+"""
 
 
 def encode_data(data: dict[str, Any], limits: Limits) -> bytes:
-    """``data`` as compact JSON bytes.
+    """Return ``data`` as compact JSON bytes.
 
     Raises InvalidData, naming the place, for NaN and infinity, NUL, lone surrogates, too deep nesting, too long
     integers, keys that are not strings, and types that JSON has no form for.
@@ -174,7 +175,7 @@ def encode_data(data: dict[str, Any], limits: Limits) -> bytes:
 
 
 def encode_with_blobs(data: dict[str, Any], limits: Limits) -> tuple[bytes, dict[str, bytes]]:
-    """``data`` as JSON bytes with its big parts taken out, and those parts by blob name.
+    """Return ``data`` as JSON bytes with its big parts removed, and those parts by blob name.
 
     A string above the limit becomes a blob of text; if many small parts make a member too big, the whole member
     becomes a blob of JSON. Raises as :func:`encode_data` does, and TooLarge.
@@ -193,7 +194,7 @@ def encode_with_blobs(data: dict[str, Any], limits: Limits) -> tuple[bytes, dict
 
 
 def _slim(value: Any, limits: Limits, blobs: dict[str, bytes]) -> Any:
-    """``value`` with every long string replaced by a reference."""
+    """Return ``value`` with every long string replaced by a reference."""
     if isinstance(value, str) and len(value) > limits.blob_bytes_min:
         return _blob(value.encode(), "text/plain", limits, blobs)
     if isinstance(value, dict):
@@ -216,9 +217,9 @@ def _blob(payload: bytes, media: str, limits: Limits, blobs: dict[str, bytes]) -
 
 
 def read_blob(payload: bytes, media: str) -> Any:
-    """The value that a blob's bytes stand for; one of JSON as it was recorded, keys escaped.
+    """Return the value of a blob's bytes; one of JSON as it was recorded, keys escaped.
 
-    Raises InvalidData for bytes that are not of that kind, and for a kind that is not known.
+    Raises InvalidData for bytes that do not match the kind, and for an unknown kind.
     """
     if media == "application/json":
         return decode_json(payload)
@@ -231,7 +232,7 @@ def read_blob(payload: bytes, media: str) -> Any:
 
 
 def decode_json(raw: bytes | memoryview | msgspec.Raw) -> Any:
-    """The value of recorded JSON bytes; InvalidData for anything that is not strict JSON."""
+    """Return the value of recorded JSON bytes. Raises InvalidData for anything that is not strict JSON."""
     try:
         return _decode(raw)
     except (ValueError, RecursionError) as error:
@@ -239,7 +240,7 @@ def decode_json(raw: bytes | memoryview | msgspec.Raw) -> Any:
 
 
 def _refusal(error: Exception, limits: Limits) -> InvalidData:
-    """What an encoder's error means to the caller."""
+    """Return the typed error for an encoder's error."""
     if isinstance(error, UnicodeEncodeError):
         return InvalidData(
             "the text holds a lone surrogate, which is not valid Unicode",
@@ -255,7 +256,7 @@ def _too_deep(where: str, limits: Limits) -> InvalidData:
 
 
 def is_plain(data: Any, depth: int) -> bool:
-    """Whether a map is at most so deep and all in it harmless; what is not plain may still be recorded."""
+    """Return whether a map is at most that deep and everything in it harmless; other data may still be recorded."""
     if type(data) is not dict or depth <= 0:
         return False
     for key, value in data.items():
@@ -274,7 +275,7 @@ def is_plain(data: Any, depth: int) -> bool:
 
 
 def _is_plain_key(key: Any) -> bool:
-    """Whether a key is a text that needs no escape; what was asked once is remembered."""
+    """Return whether a key is a text that needs no escape; results are cached."""
     if type(key) is not str or "$" in key or "\0" in key:
         return False
     if len(_plain_keys) < _KEYS_KEPT_MAX and len(key) <= _KEPT_KEY_CHARS_MAX:

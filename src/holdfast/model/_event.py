@@ -1,6 +1,6 @@
 """The event: one immutable record of a session's log.
 
-Its envelope is decoded with the line; its data stays raw until someone looks at it.
+Its envelope is decoded with the line; its data stays raw until it is accessed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _match_id = re.compile(rb'\{"(\w+)":"([ !#-\[\]-~]*)"[,}]').match
 
 
 class _Kept(Generic[T]):
-    """An attribute that is made when it is first looked at, and found without a call after that."""
+    """An attribute that is computed at first access, and found without a call after that."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make
@@ -53,7 +53,7 @@ class _Kept(Generic[T]):
 
     def __get__(self, instance: Any, owner: type | None = None) -> Self | T:
         if instance is None:
-            return self  # looked at on the class, by a person or a tool that documents it
+            return self  # accessed on the class, by a person or a documentation tool
         found = instance.__dict__[self._name] = self._make(instance)
         return found
 
@@ -74,7 +74,7 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
     more: bool = False
 
     is_whole: ClassVar[bool] = False
-    """Whether it is known that nothing of the data lies beside the log."""
+    """Whether it is known that no part of the data is kept beside the log."""
 
     @classmethod
     def make(
@@ -87,7 +87,7 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
         run: str | None = None,
         key: str | None = None,
     ) -> Event:
-        """An event that is in no log yet. Raises InvalidData as an append would."""
+        """Return an event that is in no log yet. Raises InvalidData as an append would."""
         type_bytes(type)
         return cls(type, seq, timestamp, encode_data({} if data is None else data, _LIMITS), run, key)
 
@@ -98,8 +98,8 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
         try:
             value = _decode(raw)
         except (ValueError, RecursionError):
-            value = decode_json(raw)  # raises, and says what is wrong
-        # One byte is looked for far quicker than several, and is in few texts.
+            value = decode_json(raw)  # raises the reason
+        # Searching one byte is much faster than several, and it is in few texts.
         if b"$" in raw and _BLOB_MARK in raw:
             value = restore_keys(value)
         if not isinstance(value, dict):
@@ -151,15 +151,15 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
     def __repr__(self) -> str:
         try:
             data = brief(self.data)
-        except HoldfastError:  # it was recorded by something else, and is no JSON
+        except HoldfastError:  # another program recorded it, and it is not JSON
             data = brief(bytes(self.raw))
         return f"Event(seq={self.seq}, type={self.type!r}, data={data})"
 
 
 def one_by_one(batches: Iterable[Sequence[Event]]) -> Iterator[Event]:
-    """The events of all batches, for who takes one after the other.
+    """Yield the events of all batches one by one.
 
-    If the data of those of one batch is looked at, that of the next is decoded together, which takes half as long.
+    Once the data of events of one batch is accessed, that of the next is decoded together, which takes half as long.
     """
     is_looked_at = False
     for events in batches:
@@ -170,7 +170,7 @@ def one_by_one(batches: Iterable[Sequence[Event]]) -> Iterator[Event]:
 
 
 def _decode_together(events: Sequence[Event]) -> None:
-    """Decode what these events hold; what is unusual is left for when someone looks at it."""
+    """Decode the data of these events together; unusual data is left until it is accessed."""
     joined = b"\n".join([event.raw for event in events])
     if b"$" in joined and _BLOB_MARK in joined:
         return
@@ -185,7 +185,7 @@ def _decode_together(events: Sequence[Event]) -> None:
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """Something happened to a session that is not part of its log."""
+    """Something that happened to a session and is not part of its log."""
 
     kind: str
     """``snapshot_created``, ``snapshot_failed``, ``session_restored``, ``torn_tail``, and others:
@@ -194,9 +194,9 @@ class Notice(msgspec.Struct, frozen=True):
     detail: dict[str, Any] = {}
 
 
-# What is known of a session without reading its conversation.
+# The metadata of a session, known without reading its conversation.
 Status = Literal["idle", "running", "waiting", "interrupted", "failed", "suspended"]
-"""What a session does, by its events and by whether the process that recorded them still runs."""
+"""The status of a session, by its events and by whether the process that recorded them still runs."""
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 
@@ -207,31 +207,31 @@ class SessionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str
     title: str | None = None
     tags: tuple[str, ...] = ()
-    """What people called it."""
+    """The tags that people gave it."""
     auto_tags: tuple[str, ...] = ()
-    """What the catalogue calls it, by its content; derived, never recorded."""
+    """The tags that the catalogue derives from its content; never recorded."""
     created_at: int = 0
     updated_at: int = 0
     message_count: int = 0
     total_tokens: int = 0
     tokens_estimated: bool = False
-    """Whether that is an estimate: nobody told how many tokens were used."""
+    """Whether that is an estimate: no token counts were reported."""
     event_count: int = 0
     size_bytes: int = 0
     agent_id: str | None = None
     model: str | None = None
     """The model that answered last."""
     cost: float | None = None
-    """In US dollars; None where the price of a model is not known."""
+    """In US dollars; None if the price of a model is unknown."""
     parent: str | None = None
     cwd: str | None = None
-    """Where its agent worked, if that was recorded."""
+    """The working directory of its agent, if that was recorded."""
     pinned: bool = False
     held: bool = False
-    """Under legal hold: neither a policy nor a person can let it go."""
+    """Under legal hold: neither a policy nor a person can delete it."""
     archived: bool = False
     open: bool = False
-    """A writer that lives has it open."""
+    """Whether a living writer has it open."""
     status: str = "idle"
     """idle, running, waiting, interrupted or failed: derived from events, never stored."""
     state: str = "ok"

@@ -1,7 +1,7 @@
 """Ids: one grammar that is a safe file name on every system.
 
 An id is ``[A-Za-z0-9][A-Za-z0-9._-]{0,127}`` without ``..``, without a trailing dot, and not a device name of
-Windows. Ids are unique without regard to case: :func:`fold_id` is what stores compare.
+Windows. Ids are unique case-insensitively: :func:`fold_id` is what stores compare.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DEVICES = frozenset(
     ["con", "prn", "aux", "nul", "clock$"] + [f"{port}{number}" for port in ("com", "lpt") for number in range(10)]
 )
 _UNFIT = re.compile(r"[^a-z0-9]+")
-# Crockford's digits: no letter that is read as another, and their order is the order of values.
+# Crockford's digits: no letter that can be mistaken for another, and they sort like their values.
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_DIGITS = 10
 _RANDOM_DIGITS = 16
@@ -26,12 +26,12 @@ RANDOM_BYTES = _RANDOM_DIGITS * 5 // 8
 
 
 def is_id(text: object) -> bool:
-    """Whether ``text`` is a well-formed id."""
+    """Return whether ``text`` is a well-formed id."""
     return isinstance(text, str) and _fault(text) is None
 
 
 def check_id(text: object, *, what: str = "session id") -> str:
-    """``text`` itself. Raises InvalidId, with the rule that it breaks, if it is no well-formed id."""
+    """Return ``text``. Raises InvalidId, with the broken rule, if it is not a well-formed id."""
     if not isinstance(text, str):
         raise InvalidId(f"a {what} must be a string, not {type(text).__name__}")
     if _SIMPLE.match(text) and text not in _DEVICES:
@@ -44,12 +44,12 @@ def check_id(text: object, *, what: str = "session id") -> str:
 
 
 def fold_id(text: str) -> str:
-    """The form in which two ids are compared: case does not count."""
+    """Return the form in which two ids are compared: case does not count."""
     return text.lower()
 
 
 def fit_id(foreign: str) -> str:
-    """A well-formed id for any foreign one: itself if it fits, else always the same stand-in.
+    """Return a well-formed id for any foreign one: itself if it fits, else always the same stand-in.
 
     Two different foreign ids never share a stand-in (128 bits of SHA-256), and the readable part is kept, so that a
     person can recognise it.
@@ -64,7 +64,7 @@ def fit_id(foreign: str) -> str:
 
 
 def make_id(time_ms: int, random: bytes) -> str:
-    """An id of 26 characters that sorts by time; ``random`` (10 bytes) keeps two apart."""
+    """Return an id of 26 characters that sorts by time; ``random`` (10 bytes) distinguishes ids of one time."""
     if len(random) != RANDOM_BYTES or not 0 <= time_ms < 1 << (5 * _TIME_DIGITS):
         raise InvalidId("an id needs a time since 1970 in milliseconds and 10 random bytes")
     return _digits(time_ms, _TIME_DIGITS) + _digits(int.from_bytes(random), _RANDOM_DIGITS)
@@ -75,7 +75,7 @@ def _digits(number: int, width: int) -> str:
 
 
 def _fault(text: str) -> str | None:
-    """What is wrong with an id, in words, or None."""
+    """Return what is wrong with an id, in words, or None."""
     if not text:
         return "it is empty"
     if len(text) > ID_CHARS_MAX:

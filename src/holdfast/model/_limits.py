@@ -7,7 +7,7 @@ import msgspec
 from holdfast.errors import UsageError
 
 FORMAT_VERSION = 1
-"""The major version of the line format. A log of a higher one is refused untouched."""
+"""The major version of the line format. A log of a higher one is refused and left untouched."""
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -16,13 +16,13 @@ _MOST = {"depth_max": 250, "integer_digits_max": 4_300, "session_notice_percent"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one store. Each can be set; over one of them a typed error comes first."""
+    """The limits of one store. Each can be set; exceeding one raises a typed error."""
 
     message_bytes_max: int = _MIB
     """Text of one message: longer text is nearly always a file pasted by mistake."""
 
     blob_bytes_min: int = 256 * _KIB
-    """A payload above this becomes a blob beside the log, so that the log stays quick to read."""
+    """A payload above this becomes a blob beside the log, so that the log stays fast to read."""
 
     blob_bytes_max: int = 64 * _MIB
     """One tool result, image or document; it has to fit into memory several times over."""
@@ -33,7 +33,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     session_notice_percent: int = 80
 
     sessions_live_max: int = 1000
-    """Sessions that are not archived; beyond it the least recently used are."""
+    """Sessions that are not archived; beyond it the least recently used are archived."""
 
     snapshots_kept: int = 10
     """Snapshots only make opening fast; more than a few only cost space."""

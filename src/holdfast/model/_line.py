@@ -4,7 +4,7 @@ r"""The line: one event as bytes, with a running checksum that ties it to all li
 
 ``crc`` is the CRC-32 of every byte of the log before its eight digits. A whole log is therefore
 verified by one computation over its bytes and one comparison with its last digits, and a tail by
-the same from any position whose running value is known. docs/internals/format.md is the full text.
+the same from any position whose running value is known. See docs/internals/format.md.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ TRAILER = DIGITS + len(CRC_END)
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.:/-]{0,63}\Z", re.ASCII)
 _HEAD = re.compile(rb'\{"seq":[0-9]+,')
-# What was encoded is kept, but a hostile import must not make this grow without end.
+# A cache of encoded types, bounded because of hostile imports.
 _KEPT_MAX = 1000
 _type_bytes: dict[str, bytes] = {}
 _heads: dict[str, bytes] = {}
-LINE_HEADS = _heads  # what :func:`line_head` gave before, by type
-LINE_TAIL = b'%08x"}\n'  # the end of a line, to be filled in with the running checksum
+LINE_HEADS = _heads  # earlier results of :func:`line_head`, by type
+LINE_TAIL = b'%08x"}\n'  # the end of a line, to be completed with the running checksum
 _encode = msgspec.json.Encoder().encode
 _INT64 = 1 << 63
 _EMPTY_BYTES = len('{"seq":,"type":"","timestamp":,"data":,"crc":"00000000"}\n')
@@ -54,7 +54,7 @@ START = Position(0, 0, 0)
 
 
 def type_bytes(type: str) -> bytes:
-    """The type's name as bytes; InvalidData if it is not a well-formed name."""
+    """Return the type's name as bytes. Raises InvalidData if it is not a well-formed name."""
     try:
         return _type_bytes[type]
     except (KeyError, TypeError):
@@ -69,7 +69,7 @@ def type_bytes(type: str) -> bytes:
 
 
 def line_body(event: Event) -> bytes:
-    """An event's members from type to data, as in its line. Raises InvalidData for what no reader takes."""
+    """Return an event's members from type to data, as in its line. Raises InvalidData for what no reader accepts."""
     timestamp = event.timestamp
     if type(timestamp) is not int or not -_INT64 <= timestamp < _INT64:
         raise InvalidData("the time of an event is a whole number of milliseconds, in 64 bits")
@@ -93,7 +93,7 @@ def _text_bytes(text: Any, what: str) -> bytes:
 
 
 def encode_line(seq: int, body: bytes, crc: int) -> tuple[bytes, int]:
-    """The whole line and the running checksum after it, given the one before it."""
+    """Return the whole line and the running checksum after it, given the one before it."""
     head = b'{"seq":%d,%b,"crc":"' % (seq, body)
     crc = crc32(head, crc)
     tail = LINE_TAIL % crc
@@ -101,8 +101,8 @@ def encode_line(seq: int, body: bytes, crc: int) -> tuple[bytes, int]:
 
 
 def encode_event_line(seq: int, type: str, timestamp: int, data: bytes, crc: int) -> tuple[bytes, int]:
-    """The line and checksum of an event without run, key or batch. Raises InvalidData for a malformed type."""
-    # The same as ``encode_line`` without its call: nearly every append comes by here.
+    """Return the line and checksum of an event without run, key or batch. Raises InvalidData for a malformed type."""
+    # The same as ``encode_line`` without its call: nearly every append comes through here.
     try:
         head = _heads[type] % (seq, timestamp, data)
     except (KeyError, TypeError):
@@ -113,9 +113,9 @@ def encode_event_line(seq: int, type: str, timestamp: int, data: bytes, crc: int
 
 
 def line_head(type: str) -> bytes:
-    """A line of this type up to its checksum, to be filled in with seq, timestamp and data.
+    """Return a line of this type up to its checksum, to be completed with seq, timestamp and data.
 
-    For the event that nearly every line is: no run, key or batch. Raises InvalidData for a type that is not
+    For the most frequent kind of event: no run, key or batch. Raises InvalidData for a type that is not
     well-formed.
     """
     head = b'{"seq":%%d,"type":"%b","timestamp":%%d,"data":%%b,"crc":"' % type_bytes(type)
@@ -125,17 +125,17 @@ def line_head(type: str) -> bytes:
 
 
 def encode_sealed_line(seq: int, sealed: bytes, crc: int) -> tuple[bytes, int]:
-    """The line of a sealed event: its body is ciphertext, and the checksum covers that."""
+    """Return the line of a sealed event: its body is ciphertext, and the checksum covers that."""
     return encode_line(seq, sealed_body(sealed), crc)
 
 
 def sealed_body(sealed: bytes) -> bytes:
-    """What stands between seq and crc in the line of a sealed event."""
+    """Return the part between seq and crc in the line of a sealed event."""
     return b'"sealed":"%b"' % b2a_base64(sealed, newline=False)
 
 
 def line_size(event: Event) -> int:
-    """How many bytes our writer's line of this event has."""
+    """Return how many bytes our writer's line of this event has."""
     # The names of the members with their quotes, colons and commas.
     extra = sum(7 + len(_encode(text)) for text in (event.run, event.key) if text is not None) + 12 * event.more
     numbers = len(str(event.seq)) + len(str(event.timestamp))
@@ -143,7 +143,7 @@ def line_size(event: Event) -> int:
 
 
 def running_checksum(chunks: Iterable[bytes], size: int, crc: int = 0) -> int:
-    """The running checksum after the first ``size`` bytes of a log, or of a part of it.
+    """Return the running checksum after the first ``size`` bytes of a log, or of a part of it.
 
     ``crc`` is the one before that part. If there are fewer bytes, it is that after all of them.
     """
@@ -156,12 +156,12 @@ def running_checksum(chunks: Iterable[bytes], size: int, crc: int = 0) -> int:
 
 
 def checksum_after(end: bytes) -> int:
-    """The running checksum after a line that ends with these ``TRAILER`` bytes. Raises ValueError for others."""
+    """Return the running checksum after a line that ends with these ``TRAILER`` bytes. Raises ValueError for others."""
     return crc32(end, int(end[:DIGITS], 16))
 
 
 def is_as_written(line: bytes, crc: int = 0) -> bool:
-    """Whether a line with its newline has the checksum that follows from the one before it."""
+    """Return whether a line with its newline has the checksum that follows from the one before it."""
     try:
         return crc32(line[:-TRAILER], crc) == int(line[-TRAILER:][:DIGITS], 16)
     except ValueError:
@@ -169,7 +169,7 @@ def is_as_written(line: bytes, crc: int = 0) -> bool:
 
 
 def verified_blocks(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes]:
-    """The lines of a log in blocks of at least so many bytes, each verified at once, while they are as written."""
+    """Yield the lines of a log in verified blocks of at least so many bytes, while they are as written."""
     crc = 0
     for block in _whole_lines(chunks, block_bytes):
         crc = crc32(memoryview(block)[:-TRAILER], crc)
@@ -181,13 +181,13 @@ def verified_blocks(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes
 
 
 def _whole_lines(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes]:
-    """Lines of several chunks at once: what is done for each block costs as much as many lines."""
+    """Yield the lines of several chunks at once: the work for each block costs as much as many lines."""
     parts: list[bytes] = []
     size = 0
     for chunk in chunks:
         end = chunk.rfind(b"\n") + 1
         size += len(chunk)
-        # A line may reach over many chunks: they are put together once.
+        # A line may span many chunks: they are joined once.
         if not end or size < block_bytes:
             parts.append(chunk)
             continue
@@ -199,7 +199,7 @@ def _whole_lines(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes]:
 
 
 def move_line(text: bytes, crc: int) -> tuple[bytes, int, bool]:
-    """A line behind other lines, the checksum after it, and whether it has one of its own, which then is new."""
+    """Return a line moved behind other lines, the checksum after it, and whether it has its own, renewed."""
     line = text.rstrip(b"\n")
     # Without its newline the end of a line is one byte shorter.
     if line[1 - TRAILER - len(CRC_KEY) :][: len(CRC_KEY)] != CRC_KEY:
@@ -212,13 +212,13 @@ def move_line(text: bytes, crc: int) -> tuple[bytes, int, bool]:
 
 
 def encode_plain_line(body: bytes, crc: int) -> tuple[bytes, int]:
-    """A line of a plain log, without number and checksum, and the running checksum after it."""
+    """Return a line of a plain log, without number and checksum, and the running checksum after it."""
     line = b"{%b}\n" % body
     return line, crc32(line, crc)
 
 
 def cut_body(line: bytes) -> bytes | None:
-    """The members of a line, also unknown ones, without seq and crc, byte for byte; None if seq is not the first."""
+    """Return the members of a line without seq and crc, byte for byte; None if seq is not the first."""
     if not line.endswith(CRC_END[:2]) or line[-TRAILER - len(CRC_KEY) + 1 : 1 - TRAILER] != CRC_KEY:
         return line.strip()[1:-1]
     head = _HEAD.match(line)

@@ -1,7 +1,7 @@
-"""From an event's data to its line in one step, for the event that nearly every append is.
+"""From an event's data to its line in one step, for the most frequent kind of append.
 
-The step is also there compiled (``_line_maker.c``), for installations that have it: the same bytes, in a third of the
-time. :func:`line_maker` says which of the two is used.
+The step also exists compiled (``_line_maker.c``), for installations that have it: the same bytes, in a third of the
+time. :func:`line_maker` chooses between the two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.model._line import LINE_HEADS, LINE_TAIL, encode_line, line_body
 LineMaker = Callable[[str, dict[str, Any], int, int, Callable[[], int], int], tuple[Event, bytes, int] | None]
 
 _NS_PER_MS = 1_000_000
-# What either part expects of the other; to be raised in both with every change of it.
+# The interface between the two; raise it in both with every change of it.
 _ABI = 1
 _COMPILED = "holdfast.model._line_maker"
 
@@ -33,11 +33,11 @@ def make_line(  # noqa: PLR0917 - by their places: every append comes by here
     run: str | None = None,
     key: str | None = None,
 ) -> tuple[Event, bytes, int] | None:
-    """The event, its line and the running checksum after it, given the one before it.
+    """Return the event, its line and the running checksum after it, given the one before it.
 
-    ``clock`` tells the time in nanoseconds. None if the data is not plain, is nested deeper than ``depth``, or no
+    ``clock`` returns the time in nanoseconds. None if the data is not plain, is nested deeper than ``depth``, or no
     line of this type was made before: it may still be recorded. With a run or a key, which the compiled step does not
-    take, raises InvalidData for what cannot be one.
+    support, raises InvalidData for an invalid one.
     """
     is_named = run is not None or key is not None
     try:
@@ -58,7 +58,7 @@ def make_line(  # noqa: PLR0917 - by their places: every append comes by here
 
 
 def line_maker(*, pure: bool = False, compiled: str = _COMPILED) -> LineMaker:
-    """The compiled step if it was built for this very code and ``pure`` is not wanted, else :func:`make_line`."""
+    """Return the compiled step if it was built for this very code and ``pure`` is false, else :func:`make_line`."""
     try:
         found = None if pure else import_module(compiled)
     except ImportError:

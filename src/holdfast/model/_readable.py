@@ -11,13 +11,13 @@ _CHARS_MAX = 200
 
 
 def brief(value: object, chars: int = _CHARS_MAX) -> str:
-    """Return the repr of a value, cut where it is long."""
+    """Return the repr of a value, cut if it is long."""
     text = repr(value)
     return text if len(text) <= chars else f"{text[: chars - 1]}…"
 
 
 def told_fields(value: msgspec.Struct) -> dict[str, Any]:
-    """Return the fields of a struct that say something: those that are not as they are by default."""
+    """Return the fields of a struct that differ from their defaults."""
     told = {}
     for field in msgspec.structs.fields(value):
         found = getattr(value, field.name)
@@ -29,13 +29,13 @@ def told_fields(value: msgspec.Struct) -> dict[str, Any]:
 
 
 def struct_repr(self: msgspec.Struct) -> str:
-    """Return what a report says, without what is as always; to be the ``__repr__`` of a struct."""
+    """Return a report without its default fields; used as the ``__repr__`` of a struct."""
     fields = ", ".join(f"{name}={brief(value)}" for name, value in told_fields(self).items())
     return f"{type(self).__name__}({fields})"
 
 
 def struct_html(self: msgspec.Struct) -> str:
-    """Return a report as a table for a notebook; to be the ``_repr_html_`` of a struct."""
+    """Return a report as a table for a notebook; used as the ``_repr_html_`` of a struct."""
     rows = (
         (name.replace("_", " "), value if isinstance(value, str) else brief(value))
         for name, value in told_fields(self).items()

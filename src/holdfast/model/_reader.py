@@ -1,7 +1,7 @@
 """From bytes back to events: verified block by block, and record by record where that fails.
 
-The quick way checks a whole block with one checksum and decodes it with one call. Only when that fails does the slow
-way look at each record: it keeps every record whose checksum follows from the record before it, names what lies
+The fast path checks a whole block with one checksum and decodes it with one call. Only when that fails does the slow
+path examine each record: it keeps every record whose checksum follows from the record before it, reports what is
 between, and never returns bytes that it could not verify.
 """
 
@@ -38,8 +38,8 @@ Unseal = Callable[[int, bytes, bytes | None], bytes]
 """Opens a sealed line: (seq, ciphertext, end of the one before) -> a plain line's members.
 
 The end is the last ``SEAL_END`` bytes of the ciphertext before, zeros if the line before is not sealed or there is
-none, None where it is not known. An opener may have ``sealed_from``, the first event that must be sealed: from there
-on a plain line is Tampered; and ``open_all(first, texts, before)`` for lines that follow one another, which gives all
+none, None if it is unknown. An opener may have ``sealed_from``, the first event that must be sealed: from there
+on a plain line is Tampered; and ``open_all(first, texts, before)`` for consecutive lines, which returns all
 their members and the last one's end.
 """
 
@@ -54,7 +54,7 @@ _HEAD = _NUMBERED + b"%d,"
 
 
 class _SealedLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A line as the writer of a sealed log makes them, and no other."""
+    """A line in the exact form that the writer of a sealed log uses."""
 
     seq: int
     sealed: bytes
@@ -67,10 +67,10 @@ _sealed_decoder = msgspec.json.Decoder(_SealedLine)
 class LineReader:
     """Turns the bytes of a log, given in chunks of any size, into verified events.
 
-    ``position`` is the place after the last whole event; ``torn`` the number of bytes after it that hold no whole
-    record; ``gaps`` what was damaged before it. A batch is given only once its last line is there. Chunks of another
+    ``position`` is the place after the last complete event; ``torn`` the number of bytes after it that hold no complete
+    record; ``gaps`` what was damaged before it. A batch is returned only once its last line is there. Chunks of another
     size give the same events. Raises KeyMissing for a sealed line without ``unseal``, Tampered for a plain one where
-    all must be sealed, and whatever ``unseal`` raises; never for what the bytes are.
+    all must be sealed, and whatever ``unseal`` raises; never for the content of the bytes.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class LineReader:
         self.gaps: list[Gap] = []
         self.torn = 0
         self.chained = position.offset > 0 if chained is None else chained
-        """Whether lines must carry checksums from ``position`` on."""
+        """Whether lines must have checksums from ``position`` on."""
         self.open_line = False
         """Whether the last event of a plain log lacks its newline."""
         self._unseal = unseal
@@ -96,13 +96,13 @@ class LineReader:
         self._held: list[Event] = []
         self._held_bytes: list[bytes] = []
         self._rest: list[bytes] = []
-        # Whether what waits is blank lines of a plain log and nothing else.
+        # Whether only blank lines of a plain log are waiting.
         self._is_blank = False
         self.damaged = False
-        """Whether bytes were met that are not as written; ``finish`` gives what follows them."""
+        """Whether some bytes were not as written; ``finish`` returns what follows them."""
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that became whole with this chunk."""
+        """Return the events that became complete with this chunk."""
         end = chunk.rfind(b"\n") + 1
         self._is_blank = self._is_blank and chunk.isspace()
         if self.damaged or not end or self._is_blank:
@@ -120,7 +120,7 @@ class LineReader:
             block = block[:end]
             self._is_blank = not block and len(self._rest) == 1
         events = self._read_block(block)
-        # What was held back is looked at again: the slow way starts from the last whole event.
+        # Held-back bytes are examined again: the slow path starts from the last complete event.
         if events is None:
             self.damaged = True
             self._rest = [*self._held_bytes, block, *self._rest]
@@ -129,7 +129,7 @@ class LineReader:
         return events
 
     def finish(self) -> list[Event]:
-        """What is left at the end of the log: the events of damaged parts, and the torn tail."""
+        """Return the rest at the end of the log: the events of damaged parts, without the torn tail."""
         rest = b"".join((*self._held_bytes, *self._rest))
         self._held, self._held_bytes, self._rest, self.damaged = [], [], [], False
         if not rest:
@@ -147,7 +147,7 @@ class LineReader:
         return events
 
     def _read_block(self, block: bytes) -> list[Event] | None:
-        """The events of whole lines, or None if any byte of them is not as written."""
+        """Return the events of complete lines, or None if any byte of them is not as written."""
         summed = block[_SHAPE] == CRC_KEY and block.endswith(CRC_END)
         crc = self._checksum(block, summed=summed)
         if crc is None:
@@ -164,7 +164,7 @@ class LineReader:
             events, self._cursor_before = self._open(lines)
         self._cursor = Position(seq + len(events), offset + len(block), crc)
         self._cursor_chained = summed or self._cursor_chained
-        # A batch counts whole or not at all: a crash may have cut it.
+        # A batch counts completely or not at all: a crash may have cut it.
         if self._held or (events and events[-1].more):
             self._before = None
             return self._complete(events, block, before)
@@ -173,7 +173,7 @@ class LineReader:
         return events
 
     def _checksum(self, block: bytes, *, summed: bool) -> int | None:
-        """The running checksum after the block, or None if it is not what the block says."""
+        """Return the running checksum after the block, or None if the block's own differs."""
         if not summed:
             return None if self._cursor_chained else crc32(block, self._cursor.crc)
         digits_at = len(block) - TRAILER
@@ -183,7 +183,7 @@ class LineReader:
         return crc32(block[digits_at:], crc)
 
     def _decode(self, block: bytes) -> list[Any]:
-        """The block's lines as events, or of any kind if some are sealed."""
+        """Return the block's lines as events, or as lines of any kind if some are sealed."""
         if self._unseal is not None:
             try:
                 return _sealed_decoder.decode_lines(block)
@@ -199,7 +199,7 @@ class LineReader:
         return decode_each(block, decode_line)
 
     def _open(self, lines: list[Any]) -> tuple[list[Event], bytes | None]:
-        """The events of lines, and the end of the last one if it was sealed."""
+        """Return the events of lines, and the end of the last one if it was sealed."""
         before = self._cursor_before
         if type(lines[0]) is _SealedLine and self._unseal is not None:
             return _open_block(lines, self._unseal, before)
@@ -210,7 +210,7 @@ class LineReader:
         return events, before
 
     def _complete(self, events: list[Event], block: bytes, before: Position) -> list[Event] | None:
-        """Those of the events whose batch is complete; the others are held back."""
+        """Return the events whose batch is complete; hold the others back."""
         whole = len(events)
         while whole and events[whole - 1].more:
             whole -= 1
@@ -235,7 +235,7 @@ class LineReader:
 
 
 def read_events(chunks: Iterable[bytes], position: Position = START, unseal: Unseal | None = None) -> Iterator[Event]:
-    """Every valid event of a log, in order, also of a damaged one."""
+    """Yield every valid event of a log, in order, also of a damaged one."""
     return one_by_one(_batches(LineReader(position, unseal), chunks))
 
 
@@ -246,16 +246,16 @@ def _batches(reader: LineReader, chunks: Iterable[bytes]) -> Iterator[list[Event
 
 
 def read_line(text: bytes, unseal: Unseal | None = None) -> Event | None:
-    """The event of one line, its checksum not verified; None if it is none, or stays sealed."""
+    """Return the event of one line without verifying its checksum; None if it is not one, or stays sealed."""
     line = decode_line(text)
     if line is None or (line.sealed is not None and line.type is None and unseal is None):
         return None
     return open_line(line, unseal, None)
 
 
-# One event among some bytes of a log, for whoever knows about where it is.
+# Finding one event in some bytes of a log, given its approximate place.
 def cut_line(data: bytes, seq: int, *, is_start: bool) -> tuple[bytes, bytes] | None:
-    """The whole line of an event of ours, after the end of the line before it; None if not there.
+    """Return the whole line of one of our events, after the end of the line before it; None if it is not there.
 
     ``is_start`` says that the log begins with these bytes: before its first line there are zeros.
     """
@@ -274,13 +274,13 @@ def cut_line(data: bytes, seq: int, *, is_start: bool) -> tuple[bytes, bytes] | 
 
 
 def begins_line(data: bytes, seq: int) -> bool:
-    """Whether the line of an event begins in these bytes, so that only its end may be missing."""
+    """Return whether the line of an event begins in these bytes, so that only its end may be missing."""
     head = _HEAD % seq
     return data.startswith(head) or b"\n" + head in data
 
 
 def verified_line(before: bytes, line: bytes) -> Event | None:
-    """The event of a line that ``cut_line`` gave; None if its checksum does not follow."""
+    """Return the event of a line from ``cut_line``; None if its checksum does not match."""
     try:
         crc = checksum_after(before) if any(before) else 0
         return _event_decoder.decode(line) if is_as_written(line, crc) else None
@@ -289,9 +289,9 @@ def verified_line(before: bytes, line: bytes) -> Event | None:
 
 
 def verified_line_at(data: bytes, seq: int) -> Event | None:
-    """``cut_line`` and ``verified_line`` in one, where the end of the line before comes first.
+    """Return ``verified_line`` of ``cut_line`` in one step, if the end of the line before comes first.
 
-    For search, which reads hundreds of lines from where its index says that they are.
+    For search, which reads hundreds of lines at the places in its index.
     """
     end = data.find(b"\n", TRAILER) + 1
     if not end or not data.startswith(b"\n" + _HEAD % seq, TRAILER - 1):
@@ -310,9 +310,9 @@ def verified_line_at(data: bytes, seq: int) -> Event | None:
 def read_bodies(
     chunks: Iterable[bytes], position: Position = START, unseal: Unseal | None = None
 ) -> Iterator[tuple[Event, bytes]]:
-    """Every valid event with the bytes of its line between seq and crc, for moving it elsewhere.
+    """Yield every valid event with the bytes of its line between seq and crc, for moving it elsewhere.
 
-    ``encode_line`` makes a line of them again; members that this version does not know are in it.
+    ``encode_line`` makes a line of them again; members that this version does not know are included.
     """
     from holdfast.model._salvage import Salvage
 
@@ -322,12 +322,12 @@ def read_bodies(
     events = _open_lines(found, unseal, before, position.seq)
     for event, line, (start, end) in zip(events, found.lines, found.spans, strict=True):
         body = cut_body(rest[start:end])
-        # None where the members stand in an order that no writer of ours uses.
+        # None if the members are in an order that no writer of ours uses.
         yield event, body or (line_body(event) if line.sealed is None else sealed_body(line.sealed))
 
 
 def _open_lines(found: Salvage, unseal: Unseal | None, before: bytes | None, first: int) -> list[Event]:
-    """The events of what was found, without those at the end that are not whole."""
+    """Return the events that were found, without those of an incomplete batch at the end."""
     events = []
     for line in found.lines:
         events.append(open_line(line, unseal, before if line.seq == first else None))
@@ -337,7 +337,7 @@ def _open_lines(found: Salvage, unseal: Unseal | None, before: bytes | None, fir
 
 
 def _open_block(lines: list[Any], unseal: Unseal, before: bytes | None) -> tuple[list[Event], bytes | None]:
-    """The events of lines that follow one another, and the end of the last one."""
+    """Return the events of consecutive lines, and the end of the last one."""
     open_all = getattr(unseal, "open_all", None)
     if open_all is not None:
         bodies, before = open_all(lines[0].seq, [line.sealed for line in lines], before)
@@ -347,7 +347,7 @@ def _open_block(lines: list[Any], unseal: Unseal, before: bytes | None) -> tuple
             bodies.append(unseal(line.seq, line.sealed, before))
             before = line.sealed[-SEAL_END:]
     try:
-        # Put together once: a second copy costs as much as opening them.
+        # Joined once: a second copy costs as much as opening them.
         ends = [b"{" + bodies[0], *bodies[1:]]
         ends[-1] += b"}"
         events = _event_decoder.decode_lines(b"}\n{".join(ends))
@@ -361,9 +361,9 @@ def _open_block(lines: list[Any], unseal: Unseal, before: bytes | None) -> tuple
 
 
 def open_line(line: AnyLine, unseal: Unseal | None, before: bytes | None) -> Event:
-    """The event of one line. Raises KeyMissing, Tampered and whatever ``unseal`` raises."""
+    """Return the event of one line. Raises KeyMissing, Tampered and whatever ``unseal`` raises."""
     if line.sealed is None or line.type is not None:
-        # Also while a log is in transit, when it may be plain: then all of it is, up to there.
+        # Also while a log is being rewritten, when it may be plain: then all of it is, up to there.
         follows_sealed = before is not None and before != BEFORE_ALL
         if follows_sealed or line.seq >= getattr(unseal, "sealed_from", sys.maxsize):
             raise Tampered(f"event {line.seq} is not sealed, in a sealed log", seq=line.seq)
@@ -376,18 +376,18 @@ def open_line(line: AnyLine, unseal: Unseal | None, before: bytes | None) -> Eve
 
 
 def end_of(line: AnyLine) -> bytes:
-    """What the line after this one names of it: the end of what was sealed, zeros if plain."""
-    # What names a type is a plain line, whatever else it says of itself.
+    """Return what the line after this one refers to: the end of what was sealed, zeros if plain."""
+    # A line with a type is plain, whatever else it claims.
     return BEFORE_ALL if line.sealed is None or line.type is not None else line.sealed[-SEAL_END:]
 
 
 SEALED_END_BYTES = 36
-"""So many bytes before the end of a sealed line are enough for ``sealed_end``."""
+"""The number of bytes before the end of a sealed line that ``sealed_end`` needs."""
 _SEALED_END_CHARS = SEALED_END_BYTES - 1 - len(CRC_KEY) - TRAILER  # of base64, perhaps padded
 
 
 def sealed_end(data: bytes) -> bytes:
-    """What the line after this one names of it, by the last bytes of this one; zeros if plain."""
+    """Return what the line after this one refers to, from the last bytes of this one; zeros if plain."""
     text, tail = data[:_SEALED_END_CHARS], data[_SEALED_END_CHARS:]
     if not tail.startswith(b'"' + CRC_KEY) or not tail.endswith(CRC_END):
         return BEFORE_ALL
@@ -404,10 +404,9 @@ def _decode_body(seq: int, members: bytes) -> Event:
         raise Damaged(f"what was sealed as event {seq} is none", seq=seq) from error
 
 
-# Lines of any kind, decoded, and the rule by which their numbers must follow one another.
-#
-# The quick and the slow way through a log share this, so that they give the same events.
-PLAIN = -1  # the seq of a line that names none
+# Lines of any kind, decoded, and the rule for consecutive numbers.
+# The fast and the slow path through a log share this, so that they give the same events.
+PLAIN = -1  # the seq of a line that has none
 _CRC_NAME = b'"crc"'
 
 
@@ -425,7 +424,7 @@ class AnyLine(msgspec.Struct):
     crc: msgspec.Raw = msgspec.Raw()
 
     def event(self) -> Event:
-        """The event of a line that is not sealed."""
+        """Return the event of a line that is not sealed."""
         stamp = 0 if self.timestamp is msgspec.UNSET else self.timestamp
         data = self.data if bytes(self.data) else b"{}"
         assert self.type is not None
@@ -436,7 +435,7 @@ _decode = msgspec.json.Decoder(AnyLine).decode
 
 
 def decode_line(text: bytes | memoryview) -> AnyLine | None:
-    """One line's members, or None if it is not a line of ours or of a plain log."""
+    """Return one line's members, or None if it is neither a line of ours nor of a plain log."""
     try:
         line = _decode(text)
     except (ValueError, RecursionError):
@@ -445,16 +444,16 @@ def decode_line(text: bytes | memoryview) -> AnyLine | None:
 
 
 def decode_plain_line(text: bytes | memoryview) -> AnyLine | None:
-    """The members of a line of a plain log; None if it is none, or one of ours that is damaged."""
+    """Return the members of a line of a plain log; None if it is not one, or one of ours that is damaged."""
     line = decode_line(text)
     if line is None or line.type is None or line.seq != PLAIN or not _is_utf8(bytes(text)):
         return None
-    # A line of ours whose "seq" was damaged must not pass for a plain one.
+    # A line of ours whose "seq" was damaged must not be mistaken for a plain one.
     return None if bytes(line.crc) else line
 
 
 def decode_each(block: bytes, decode: Callable[[bytes], Any]) -> list[Any]:
-    """The lines of a block that may hold plain ones, each by itself. Raises ValueError."""
+    """Return the lines of a block that may contain plain ones, decoded one by one. Raises ValueError."""
     if not _is_utf8(block):
         raise ValueError
     lines = []
@@ -463,15 +462,15 @@ def decode_each(block: bytes, decode: Callable[[bytes], Any]) -> list[Any]:
             continue
         line = decode(text)
         if line is None or (line.seq == PLAIN and (line.type is None or _CRC_NAME in text)):
-            raise ValueError  # only the slow way can tell whose checksum that is
+            raise ValueError  # only the slow path can tell whose checksum that is
         lines.append(line)
     return lines
 
 
 def number_lines(lines: Sequence[Any], first: int, *, chained: bool, summed: bool) -> bool:
-    """Give plain lines their number; False if the lines cannot stand like this in a log.
+    """Give plain lines their number; return False if the lines are not a valid sequence.
 
-    Plain lines come before all numbered ones, numbers follow one another, and a block ends with a numbered line
+    Plain lines come before all numbered ones, numbers are consecutive, and a block ends with a numbered line
     exactly if it ends with a checksum (``summed``).
     """
     seq = first

@@ -1,9 +1,9 @@
-"""The slow way through damaged bytes: record by record, keeping all that can still be verified.
+"""The slow path through damaged bytes: record by record, keeping all that can still be verified.
 
-A record is believed when its checksum follows from the digits of the record before it. So a damaged record costs
+A record is accepted when its checksum follows from the digits of the record before it. So a damaged record costs
 itself, and one more if its own digits were hit; everything else survives. Lines of plain logs (without checksum) are
-believed when they parse, until the first line with a checksum. The rules are in docs/internals/format.md, section 7.
-Every byte is looked at a bounded number of times.
+accepted when they parse, until the first line with a checksum. The rules are in docs/internals/format.md, section 7.
+Every byte is read a bounded number of times.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CONTEXT_BYTES = 16
 
 
 class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A part of a log that could not be verified: where it is and which events it swallowed."""
+    """A part of a log that could not be verified: where it is and which events it contained."""
 
     offset: int
     size: int
@@ -39,11 +39,11 @@ class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
     last_seq: int
     """``first_seq - 1`` if no event is missing: foreign bytes between two whole records."""
     at_end: bool = False
-    """The end of the log is gone, and perhaps more events than the numbers say."""
+    """Whether the end of the log is gone, perhaps with more events than the numbers say."""
 
 
 class _Mark(NamedTuple):
-    """What is known after a believed event."""
+    """The state after an accepted event."""
 
     position: Position
     chained: bool
@@ -62,14 +62,14 @@ class _Try:
         self._crcs = list(crcs)
 
     def fits(self, rest: memoryview, digits_at: int, value: int) -> bool:
-        """Whether the digits follow; each byte is summed once, however many digits are tried."""
+        """Return whether the digits match; each byte is summed once, however many digits are tried."""
         self._crcs = [crc32(rest[self._at : digits_at], crc) for crc in self._crcs]
         self._at = digits_at
         return value in self._crcs
 
 
 class Salvage:
-    """What can be believed of ``rest``, the bytes of a log from ``position`` to its end."""
+    """The verifiable part of ``rest``, the bytes of a log from ``position`` to its end."""
 
     def __init__(self, rest: bytes, position: Position, *, chained: bool) -> None:
         self.lines: list[AnyLine] = []
@@ -83,10 +83,10 @@ class Salvage:
         self._marks = [_Mark(position, chained)]
         self._end = 0
         self._unread_lines = 0
-        # The running value over all bytes since the last believed event, as far as it was computed.
+        # The running value over all bytes since the last accepted event, as far as it was computed.
         self._span_at, self._span_crc, self._span_start_crc = 0, position.crc, position.crc
         self._span_is_open = True
-        # The running value that follows from the digits nearest before the place looked at.
+        # The running value that follows from the digits nearest before the current place.
         self._before = position.crc
         self._tries: list[_Try] = []
         self._line_start = 0
@@ -121,8 +121,8 @@ class Salvage:
         return self
 
     def trim(self, waiting: list[bool]) -> None:
-        """Drop events at the end that wait for the rest of their batch, or were cut short."""
-        # As after a crash, a record was cut short that lacks its newline and is followed by zeros only.
+        """Drop events at the end whose batch is incomplete, or that were cut short."""
+        # As after a crash: a record without its newline, followed by zeros only.
         while self.lines and (
             waiting[len(self.lines) - 1]
             or not (self._marks[-1].ended or self._rest[self.position.offset - self._origin :].strip(b"\0"))
@@ -138,7 +138,7 @@ class Salvage:
 
     # --- lines without checksum ---
     def _look_inside(self, start: int, end: int) -> bool:
-        """Take whole records out of a bad line: two glued together, or one behind rubbish."""
+        """Take complete records out of a bad line: two joined, or one behind garbage."""
         count = len(self.lines)
         self._sweep(start, end)
         if not self.chained:
@@ -150,10 +150,10 @@ class Salvage:
         return len(self.lines) > count
 
     def _take_plain_piece(self, begin: int, end: int) -> None:
-        """Take the record that reaches to the end of this part of a line, if there is one."""
+        """Take the record that extends to the end of this part of a line, if there is one."""
         for found in _PLAIN_START.finditer(self._rest, begin, end):
             start = found.start()
-            # What begins here may be a part of a value: a block of a message, say.
+            # It may begin inside a value: a block of a message, for example.
             context = self._rest[max(begin, start - _CONTEXT_BYTES) : start]
             shown = context.rstrip()
             if shown.endswith((b":", b",", b"[")) if shown else len(context) == _CONTEXT_BYTES:
@@ -177,7 +177,7 @@ class Salvage:
 
     # --- records with checksum ---
     def _sweep(self, start: int, stop: int) -> None:
-        """Find records between two places by their starts and ends, whatever lies between."""
+        """Find records between two places by their starts and ends, whatever is between."""
         self._tries = []
         self._looked_to = start
         self._begin_line(start)
@@ -192,7 +192,7 @@ class Salvage:
                     if seq and int(seq[1]) >= self.position.seq:
                         self._tries.append(self._try(place))
                 continue
-            # Each stretch is searched once, however many digits are met.
+            # Each stretch is searched once, however many digits there are.
             newline = self._rest.rfind(b"\n", self._looked_to, place)
             self._looked_to = place
             if newline >= 0:
@@ -212,12 +212,12 @@ class Salvage:
         return _Try(start, crcs)
 
     def _take_record(self, digits_at: int, end: int, value: int) -> None:
-        """Believe the record that ends here, if there is one."""
+        """Accept the record that ends here, if there is one."""
         self._span_crc = crc32(self._view[self._span_at : digits_at], self._span_crc)
         self._span_at = digits_at
         if self._span_crc == value and self._span_is_open:
-            self._span_is_open = False  # one chance, or hostile digits would make this quadratic
-            # All bytes since the last believed event are as written: take what they hold.
+            self._span_is_open = False  # one attempt, or hostile digits would make this quadratic
+            # All bytes since the last accepted event are as written: take the records in them.
             if not (self._take(self._end, digits_at, end, as_written=True) or self._take_lines(digits_at, end)):
                 starts = [self._line_start, *(attempt.start for attempt in self._tries)]
                 any(self._take(start, digits_at, end) for start in starts if start > self._end)
@@ -244,7 +244,7 @@ class Salvage:
         return True
 
     def _take_lines(self, digits_at: int, end: int) -> bool:
-        """Take the lines since the last believed event, if they are such as a reader would take."""
+        """Take the lines since the last accepted event, if a reader would accept them."""
         block = self._rest[self._end : end]
         try:
             lines = decode_each(block, decode_line)
@@ -273,7 +273,7 @@ class Salvage:
         self._marks.append(mark)
 
     def _go_on(self, stop: int, crc: int) -> None:
-        """Look further from here; ``crc`` is the running value over the bytes as they are."""
+        """Continue from here; ``crc`` is the running value over the bytes as they are."""
         self._end = stop
         self._span_at, self._span_crc, self._span_start_crc = stop, crc, crc
         self._span_is_open = True
@@ -282,7 +282,7 @@ class Salvage:
 
 
 def _tokens(rest: bytes, start: int, stop: int) -> Iterator[tuple[int, bytes | None]]:
-    """Where records may begin (without digits) and where the digits at their ends are, in order."""
+    """Yield where records may begin (without digits) and where the digits at their ends are, in order."""
     begin = rest.find(_SEQ_KEY, start, stop)
     end = rest.find(CRC_KEY, start, stop)
     while end >= 0:
@@ -297,7 +297,7 @@ def _tokens(rest: bytes, start: int, stop: int) -> Iterator[tuple[int, bytes | N
 
 
 def salvage(rest: bytes, position: Position, *, chained: bool) -> Salvage:
-    """Everything believable in ``rest``, the bytes of a log from ``position`` to its end."""
+    """Return everything verifiable in ``rest``, the bytes of a log from ``position`` to its end."""
     found = Salvage(rest, position, chained=chained).run()
     found.trim([line.more for line in found.lines])
     return found

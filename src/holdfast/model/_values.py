@@ -1,7 +1,7 @@
 """Python values as JSON and back: the codec of a session's variables.
 
 JSON has no form for dates, bytes, sets, paths and many more. Each such value becomes a map with a ``$type`` tag and
-reads back equal; plain JSON stays as it is, so that a log remains readable. What cannot be stored is named instead.
+reads back equal; plain JSON stays as it is, so that a log remains readable. Values that cannot be stored are reported.
 ``decode_value`` is the way back.
 """
 
@@ -24,14 +24,14 @@ from holdfast.model._limits import Limits
 
 TAG = "$type"
 _INT64 = 1 << 63
-# The event's own map is one level; a few are left for whatever wraps a value.
+# The event's own map is one level; a few are left for anything that wraps a value.
 _DEPTH_MAX = Limits().depth_max - 4
 _LEAF_LEVELS = 3
 _to_json = msgspec.json.Encoder().encode
 
 
 class Record:
-    """An instance of a class that was not named when decoding: its fields as attributes, its name for storing it."""
+    """An instance of a class that was not given for decoding: its fields as attributes, its name for storing it."""
 
     __slots__ = ("__dict__", "_class_name")
     _class_name: str
@@ -53,12 +53,12 @@ class Record:
 
 
 def encode_value(value: Any, *, depth_max: int = _DEPTH_MAX) -> tuple[Any, list[str]]:
-    """``value`` as plain JSON data, and the paths of the parts that could not be stored.
+    """Return ``value`` as plain JSON data, and the paths of the parts that could not be stored.
 
     A part without a stored form (an open file, a lock, a function, a cycle, nesting beyond ``depth_max``) is left out
     of its map or set and is None in its list; ``$`` is the path of the value itself. Never raises, and an append
-    takes whatever it returns. Subclasses of the builtins are stored as what they extend; time zones with rules become
-    their offset at that moment.
+    accepts whatever it returns. Instances of subclasses of the builtins are stored as the builtin; time zones with
+    rules become their offset at that moment.
     """
     encoder = _Encoder()
     found = encoder.encode(value, depth_max)
@@ -66,7 +66,7 @@ def encode_value(value: Any, *, depth_max: int = _DEPTH_MAX) -> tuple[Any, list[
 
 
 def class_name(kind: type) -> str:
-    """The name by which instances of a class are stored."""
+    """Return the name by which instances of a class are stored."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -74,7 +74,7 @@ _LOST: Any = object()
 
 
 class _Encoder:
-    """One walk over a value: knows where it is and what it had to leave out."""
+    """One walk over a value, with the current path and the parts left out."""
 
     def __init__(self) -> None:
         self.lost: list[str] = []
@@ -82,7 +82,7 @@ class _Encoder:
         self._above: set[int] = set()
 
     def encode(self, value: Any, levels: int) -> Any:
-        """The stored form, at most ``levels`` deep; _LOST, with its path noted, if it has none."""
+        """Return the stored form, at most ``levels`` deep; _LOST, with its path noted, if it has none."""
         if value is None or value is True or value is False:
             return value
         form = _FORMS.get(type(value)) or _form_for(type(value))
@@ -99,7 +99,7 @@ class _Encoder:
         return self._lose() if found is _LOST else found
 
     def inside(self, step: str, value: Any, levels: int) -> Any:
-        """The stored form of a part that lies one step into the current value."""
+        """Return the stored form of a part one step below the current value."""
         self._path.append(step)
         found = self.encode(value, levels)
         self._path.pop()
@@ -116,7 +116,7 @@ _Form = Callable[[_Encoder, Any, int], Any]
 
 
 def _leaf(encode: Callable[[Any], Any]) -> _Form:
-    """The form of a value without parts: plain, or tagged if there is room for the tag."""
+    """Return the form of a value without parts: plain, or tagged if there is room for the tag."""
 
     def form(_encoder: _Encoder, value: Any, levels: int) -> Any:
         found = encode(value)
@@ -179,13 +179,13 @@ def _set(encoder: _Encoder, value: set[Any] | frozenset[Any], levels: int) -> An
 
 def _dict(encoder: _Encoder, value: dict[Any, Any], levels: int) -> Any:
     items = list(dict.items(value))
-    # A key that begins with ``$`` could be taken for a tag or for a reference to a blob.
+    # A key that begins with ``$`` could be mistaken for a tag or for a reference to a blob.
     if not all(type(key) is str and not key.startswith("$") and _is_clean(key) for key, _ in items):
         if levels < 3:
             return _LOST
         pairs = []
         for key, item in items:
-            # Others than text and numbers may have no short form, or none at all.
+            # Values other than text and numbers may have no short form, or none at all.
             is_short = type(key) is str or (type(key) is int and -_INT64 <= key < _INT64)
             step = f"[{ascii(key)[:40] if is_short else type(key).__name__}]"
             name = encoder.inside(step, key, levels - 3)
@@ -249,7 +249,7 @@ _FORMS: dict[type, _Form] = {
 
 
 def _form_for(kind: type) -> _Form | None:
-    """How instances of a type that has no form of its own are stored, if at all."""
+    """Return how instances of a type without a form of its own are stored, if at all."""
     if issubclass(kind, Enum):
         return _enum
     if hasattr(kind, "__dataclass_fields__"):
@@ -262,21 +262,20 @@ def _form_for(kind: type) -> _Form | None:
     return next((_FORMS[base] for base in kind.__mro__ if base in _FORMS), None)
 
 
-# The way back from a stored variable to the Python value that it was.
-#
-# Stored bytes may come from anywhere, so nothing here imports or runs code that they name: a tag chooses one of the
-# few kinds below, and a class is built only if the caller passed that very class.
+# From a stored variable back to the Python value.
+# Stored bytes may come from anywhere, so nothing here imports or runs code that they name: a tag selects one of the few
+# kinds below, and a class is built only if the caller passed that very class.
 _NOT_FINITE = {name: float(name) for name in ("nan", "inf", "-inf")}
 _HEX = re.compile(r"-?0x[0-9a-f]+\Z", re.ASCII)
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def decode_value(value: Any, classes: Iterable[type] = ()) -> Any:
-    """The value that :func:`encode_value` was given.
+    """Return the value that :func:`encode_value` was given.
 
     ``classes`` are the dataclasses and enums that may be built again. Instances of other dataclasses become a
-    :class:`Record`, members of other enums their plain value. A tag that is unknown or malformed stays the plain map
-    that it is. Raises InvalidData only for nesting that is too deep to follow.
+    :class:`Record`, members of other enums their plain value. A map with an unknown or malformed tag stays a plain
+    map. Raises InvalidData only for nesting that is too deep to follow.
     """
     decoder = _Decoder({class_name(kind): kind for kind in classes})
     try:
@@ -313,7 +312,7 @@ class _Decoder:
 
 
 def _expect(kind: type, value: Any) -> Any:
-    """``value`` if it is of that kind: constructors take more than a codec ever wrote."""
+    """Return ``value`` if it is of that kind: constructors accept more than the codec ever wrote."""
     if type(value) is not kind:
         raise TypeError(kind)
     return value
@@ -384,7 +383,7 @@ def _read_path(decoder: _Decoder, value: dict[str, Any]) -> Any:
 
     text = _expect(str, decoder.decode(value["value"]))
     kind: type[PurePath] = {"posix": PurePosixPath, "windows": PureWindowsPath}[value["flavour"]]
-    # A path of the other system cannot be used here, but it can still be looked at.
+    # A path of the other system cannot be used here, but it can still be inspected.
     usable = value[TAG] == "path" and isinstance(Path(), kind)
     return Path(text) if usable else kind(text)
 

@@ -1,11 +1,11 @@
-"""What keeps recorded text from doing harm, and files from being read by others."""
+"""Protection: harmful text, encryption, and the secrets in recorded data."""
 
 from __future__ import annotations
 
 from holdfast._lazy import lazy
 from holdfast.security._text import escape_json, neutralise, neutralise_line
 
-TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
+TYPE_CHECKING = False  # loading `typing` takes longer than the whole of a short command
 if TYPE_CHECKING:
     from holdfast.security._keys import (
         KEY_DOCUMENT,

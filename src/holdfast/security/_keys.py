@@ -1,8 +1,8 @@
 """Keys that wrap keys: the document that holds a log's data keys, readable with any of its keys.
 
 The document is JSON. Its ``wraps`` hold the same ring of data keys, each under another key that is
-never in the store. Which one opens a wrap is told by a fingerprint; a passphrase is stretched with
-what the wrap says.
+never in the store. A fingerprint says which key opens a wrap; a passphrase is stretched with
+the parameters in the wrap.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FINGERPRINT = b"holdfast fingerprint 1"
 _FINGERPRINT_CHARS = 16
 _HEX_CHARS = 2 * KEY_BYTES
 _BASE64_CHARS = 44
-# What an unknown document may make us spend.
+# Upper bounds for the cost that an untrusted document may impose.
 _ARGON_MEMORY_KIB = 65_536
 _ARGON_MEMORY_KIB_MAX = 262_144
 _ARGON_TIMES = 3
@@ -49,7 +49,7 @@ _WRAPS_MAX = 64
 
 
 class Kdf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a passphrase is made a key."""
+    """The parameters that turn a passphrase into a key."""
 
     name: str
     salt: bytes
@@ -60,7 +60,7 @@ class Kdf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WrappingKey(NamedTuple):
-    """A key that opens and wraps rings, and what a person calls it."""
+    """A key that opens and wraps rings, and its name for people."""
 
     secret: bytes
     source: str
@@ -71,12 +71,12 @@ class WrappingKey(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The fingerprint, which tells nothing of the key."""
+        """The fingerprint, which reveals nothing of the key."""
         return fingerprint(self.secret)
 
 
 class Wrap(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The ring under one key."""
+    """The ring wrapped under one key."""
 
     key: str
     source: str
@@ -92,21 +92,21 @@ class _StoredRing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Ring(NamedTuple):
-    """The data keys of one log. The last one seals what comes next.
+    """The data keys of one log. The last one seals new events.
 
     ``state`` is ``sealed``; ``encrypting`` or ``decrypting`` while all of it is being rewritten,
-    when the log is wholly in one form or in the other; ``rekeying`` while it is being rewritten for
+    when the log is completely in one form or the other; ``rekeying`` while it is being rewritten for
     the last key alone.
     """
 
     keys: tuple[DataKey, ...]
     state: str = "sealed"
     rotation: str = ""
-    """Which rotation of everything made its key, so that one that was broken off can go on."""
+    """The rotation of everything that made its key, so that an interrupted one can continue."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the log and its documents need not be sealed now."""
+        """Whether the log and its documents may be plain now."""
         return self.state in ("encrypting", "decrypting")
 
     @property
@@ -115,7 +115,7 @@ class Ring(NamedTuple):
         return self.keys[-1]
 
     def for_whole_log(self) -> Ring:
-        """The ring with a last key that may seal every event; a fork's own begins where it does."""
+        """Return the ring with a last key that may seal every event; a fork's own begins where the fork does."""
         if self.current.first == 0:
             return self
         generation = 1 + max(one.generation for one in self.keys)
@@ -127,7 +127,7 @@ class Ring(NamedTuple):
 
 
 class KeyDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in the store of a log's keys."""
+    """The document of a log's wrapped keys."""
 
     format: int = _FORMAT
     wraps: list[Wrap]
@@ -137,22 +137,22 @@ class KeyDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def wrapped(cls, ring: Ring, keys: Iterable[WrappingKey]) -> KeyDocument:
-        """A ring under each of these keys."""
+        """Return a document with a ring under each of these keys."""
         plain = msgspec.json.encode(_StoredRing(ring.state, ring.keys, ring.rotation))
         return cls(wraps=[_wrap(plain, key) for key in keys])
 
     def unwrap(self, key: WrappingKey) -> Ring | None:
-        """The ring, by a key; None if it is not wrapped under it. Raises Tampered."""
+        """Return the ring, opened by a key; None if it is not wrapped under it. Raises Tampered."""
         wrap = next((wrap for wrap in self.wraps if wrap.key == key.id), None)
         return None if wrap is None else _unwrap(wrap, key)
 
     def sources(self) -> list[str]:
-        """What the keys that open it are called."""
+        """Return the names of the keys that open it."""
         return [f"{wrap.source} ({wrap.key})" for wrap in self.wraps]
 
 
 def read_key_document(data: bytes) -> KeyDocument:
-    """A document of keys. Raises Tampered for bytes that are none, TooNew for another format."""
+    """Return a key document. Raises Tampered for invalid bytes, TooNew for another format."""
     try:
         found = msgspec.json.decode(data, type=KeyDocument)
     except (ValueError, RecursionError) as error:
@@ -165,12 +165,12 @@ def read_key_document(data: bytes) -> KeyDocument:
 
 
 def fingerprint(secret: bytes) -> str:
-    """A short name of a key that tells nothing of it."""
+    """Return a short name of a key that reveals nothing of it."""
     return hmac.digest(secret, _FINGERPRINT, hashlib.sha256).hex()[:_FINGERPRINT_CHARS]
 
 
 def read_key_text(text: bytes, where: str) -> bytes:
-    """A key of 32 bytes as it stands in a file, a variable or a keyring: raw, hex or base64."""
+    """Return a key of 32 bytes from its text in a file, a variable or a keyring: raw, hex or base64."""
     if len(text) == KEY_BYTES:
         return text
     stripped = text.strip()
@@ -188,7 +188,7 @@ def read_key_text(text: bytes, where: str) -> bytes:
 
 
 def new_kdf() -> Kdf:
-    """How a new passphrase is stretched: Argon2id, or scrypt where there is none."""
+    """Return the parameters for a new passphrase: Argon2id, or scrypt where it is unavailable."""
     salt = os.urandom(_SALT_BYTES)
     if _argon2id() is None:
         return Kdf(name="scrypt", salt=salt, cost=SCRYPT_COST)
@@ -196,7 +196,7 @@ def new_kdf() -> Kdf:
 
 
 def is_strong(kdf: Kdf) -> bool:
-    """Whether something new may be wrapped like this: whoever says so may want it to be cheap."""
+    """Return whether a new wrap may use these parameters: their author may want a cheap one."""
     if len(kdf.salt) < _SALT_BYTES or not _is_affordable(kdf):
         return False
     if kdf.name == "argon2id":
@@ -213,7 +213,7 @@ def _is_affordable(kdf: Kdf) -> bool:
 
 
 def stretch(passphrase: str, kdf: Kdf) -> bytes:
-    """The key that a passphrase stands for. Raises Tampered for costs that nobody writes."""
+    """Return the key of a passphrase. Raises Tampered for costs that nobody writes."""
     if not passphrase:
         raise KeyMissing("an empty passphrase is none")
     if kdf.name == "scrypt":
@@ -268,16 +268,16 @@ def _context(key: str, source: str, kdf: Kdf | None) -> bytes:
 
 
 def inherited(keys: Sequence[DataKey], stop: int) -> tuple[DataKey, ...]:
-    """The keys of a log's events before ``stop``, and of nothing else."""
+    """Return the keys of a log's events before ``stop``, and of nothing else."""
     ends = [stop if key.stop is None else min(stop, key.stop) for key in keys]
     pairs = zip(keys, ends, strict=True)
     return tuple(msgspec.structs.replace(key, stop=end) for key, end in pairs if key.first < end)
 
 
-# Where a wrapping key comes from: the keyring, a file, the environment, a command, a passphrase.
+# The sources of a wrapping key: the keyring, a file, the environment, a command, a passphrase.
 #
 # keyring, keyring:NAME      the system's keyring, under the service "holdfast"
-# file:PATH                  a file of 32 bytes, raw, in hex or in base64, that only its owner reads
+# file:PATH                  a file of 32 bytes, raw, in hex or in base64, that only its owner can read
 # env:VARIABLE               the same in a variable
 # command:PROGRAM ARGUMENTS  the same as a program prints it
 # passphrase                 a text to remember: HOLDFAST_PASSPHRASE, else it is asked for
@@ -294,12 +294,12 @@ _SAFE_REMEDY = (
     "Use a key file (holdfast keys new file:PATH, then key = 'file:PATH'),"
     " a passphrase (key = 'passphrase'), or key = 'command:…'."
 )
-# They write the key in the clear, or only hide it, beside what it protects.
+# They store the key in the clear, or only obfuscated, beside the data it protects.
 _UNSAFE = ("plaintext", "keyrings.alt", "null")
 
 
 def split_source(source: str) -> tuple[str, str]:
-    """A source's kind and what follows. Raises UsageError for what is none."""
+    """Return a source's kind and its argument. Raises UsageError for an invalid one."""
     kind, _, value = source.partition(":")
     if kind not in KINDS or (kind in _NEEDS_VALUE and not value.strip()):
         raise UsageError(
@@ -310,7 +310,7 @@ def split_source(source: str) -> tuple[str, str]:
 
 
 def find_secret(source: str, read_file: ReadFile) -> bytes:
-    """The 32 bytes that a source holds; not for passphrases. Raises KeyMissing, Forbidden."""
+    """Return the 32 bytes of a source; not for passphrases. Raises KeyMissing, Forbidden."""
     kind, value = split_source(source)
     if kind == "keyring":
         return read_key_text(_from_keyring(value or _NAME), "the keyring")
@@ -325,7 +325,7 @@ def find_secret(source: str, read_file: ReadFile) -> bytes:
 
 
 def find_passphrase(source: str, ask: Callable[[str], str] | None) -> str:
-    """The passphrase of a source. Raises KeyMissing where there is none and nobody to ask."""
+    """Return the passphrase of a source. Raises KeyMissing if there is none and nobody to ask."""
     _, value = split_source(source)
     variable = value or PASSPHRASE_VARIABLE
     found = os.environ.get(variable)
@@ -339,7 +339,7 @@ def find_passphrase(source: str, ask: Callable[[str], str] | None) -> str:
 
 
 def keyring_backend() -> Any:
-    """The system's keyring. Raises KeyMissing without one, Forbidden for one that is unsafe."""
+    """Return the system's keyring. Raises KeyMissing without one, Forbidden for an unsafe one."""
     with needing("keyring", "the keyring"):
         import keyring
     found = keyring.get_keyring()
@@ -353,7 +353,7 @@ def keyring_backend() -> Any:
 
 
 def store_in_keyring(name: str, text: str) -> None:
-    """Keep a new key. Raises Forbidden if there is one of that name."""
+    """Store a new key. Raises Forbidden if there is one of that name."""
     backend = keyring_backend()
     if _asked(lambda: backend.get_password(_SERVICE, name or _NAME)) is not None:
         raise Forbidden(

@@ -5,9 +5,9 @@ A sealed event is these bytes, in base64 in its line:
     version 1 | number of the data key 2 | epoch 8 | salt 16 | count 4 | before 8 | text | tag 16
 
 Every opening draws a random salt and derives a key of its own from the data key; within it the nonce is ``count``,
-which goes up with each seal, written or not. So no nonce comes twice, whatever a crash, a full disk or a copy of the
-store makes forgotten. ``before`` is the end of the tag of the line before, which chains the lines; all of it, with
-the format, the log, its generation and the seq, is authenticated. docs/internals/sealing.md is the full text.
+which is incremented with each seal, written or not. So no nonce is reused, whatever state is lost by a crash, a full
+disk or a copy of the store. ``before`` is the end of the tag of the line before, which chains the lines; all of it,
+with the format, the log, its generation and the seq, is authenticated. See docs/internals/sealing.md.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 32
 SCRYPT_COST = 1 << 16
-_SCRYPT_COST_MAX = 1 << 18  # times 8 times 128 bytes: 256 MiB, what an unknown file may make us spend
+_SCRYPT_COST_MAX = 1 << 18  # times 8 times 128 bytes: 256 MiB, the most that an untrusted file may cost
 _SCRYPT_MEMORY_MAX = 1 << 29
 BEFORE_ALL = bytes(8)
-"""What stands for the line before the first one."""
+"""The value of ``before`` in the first line."""
 
 _VERSION = 1
 _SALT_BYTES = 16
@@ -48,7 +48,7 @@ _HEAD = struct.Struct(">BHQ")  # version, number of the data key, epoch
 _HEAD_END = _HEAD.size + _SALT_BYTES
 _COUNT_END = _HEAD_END + 4
 _BEFORE_END = _COUNT_END + 8
-_OPENINGS_MAX = 4096  # of which ciphers are kept: a hostile log must not fill the memory
+_OPENINGS_MAX = 4096  # openings whose ciphers are cached: a hostile log must not fill the memory
 _EVENT = b"holdfast event 1\0"
 _DOCUMENT = b"holdfast document 1\0"
 _MAGIC = b"HFSEAL\0"
@@ -71,17 +71,17 @@ class DataKey(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def context(self) -> bytes:
-        """What is authenticated with everything that this key seals."""
+        """The data that is authenticated with everything that this key seals."""
         return self.id + self.generation.to_bytes(4, "big")
 
 
 def new_data_key(number: int, *, first: int = 0, generation: int = 0) -> DataKey:
-    """A random key that nothing has been sealed with."""
+    """Return a random key with which nothing has been sealed."""
     return DataKey(number, os.urandom(_ID_BYTES), os.urandom(KEY_BYTES), first, None, generation)
 
 
 def cipher_of(key: bytes) -> AESGCM:
-    """AES-256-GCM under a key. Raises UsageError without the extra."""
+    """Return AES-256-GCM under a key. Raises UsageError without the extra."""
     with needing("cryptography", "sealing"):
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     return AESGCM(key)
@@ -89,7 +89,7 @@ def cipher_of(key: bytes) -> AESGCM:
 
 @contextmanager
 def needing(package: str, what: str) -> Iterator[None]:
-    """Import a package of the extra within this: without it UsageError says how to get it."""
+    """Import a package of the extra within this block: if it is missing, UsageError says how to get it."""
     try:
         yield
     except ImportError as error:
@@ -99,20 +99,20 @@ def needing(package: str, what: str) -> Iterator[None]:
 
 
 def derive(secret: bytes, salt: bytes, purpose: bytes) -> bytes:
-    """HKDF with SHA-256: a key for one purpose."""
+    """Derive a key for one purpose: HKDF with SHA-256."""
     # RFC 5869; one block is as long as the key.
     extracted = hmac.digest(salt, secret, hashlib.sha256)
     return hmac.digest(extracted, purpose + b"\x01", hashlib.sha256)
 
 
 def scrypt(passphrase: str, salt: bytes, cost: int) -> bytes:
-    """The key that a passphrase stands for. Its cost is checked before: see :func:`is_scrypt_cost`."""
+    """Return the key of a passphrase. Its cost is checked before: see :func:`is_scrypt_cost`."""
     secret = passphrase.encode("utf-8", "surrogatepass")
     return hashlib.scrypt(secret, salt=salt, n=cost, r=8, p=1, maxmem=_SCRYPT_MEMORY_MAX, dklen=KEY_BYTES)
 
 
 def is_scrypt_cost(cost: int) -> bool:
-    """Whether this is a cost that can be paid: an unknown file may ask for any."""
+    """Return whether this cost is affordable: an untrusted file may ask for any."""
     return 1 < cost <= _SCRYPT_COST_MAX and cost & (cost - 1) == 0
 
 
@@ -128,7 +128,7 @@ class Sealer:
         self._begin(os.urandom(_SALT_BYTES) if salt is None else salt)
 
     def renew(self) -> bytes:
-        """Begin anew under another key of this opening; its salt."""
+        """Switch to another key of this opening; return its salt."""
         self._begin(os.urandom(_SALT_BYTES))
         return self.salt
 
@@ -136,11 +136,11 @@ class Sealer:
         head = _HEAD.pack(_VERSION, self._key.number, self._epoch) + salt
         encrypt = cipher_of(derive(self._key.secret, salt, _EVENT)).encrypt
         self.salt = salt
-        # Together, so that no thread sees one of the old and one of the new.
+        # Together, so that no thread sees one old and one new value.
         self._opening = encrypt, head, self._context + head, count().__next__
 
     def seal(self, seq: int, body: bytes, before: bytes) -> bytes:
-        """The event ``seq`` sealed; ``before`` ends the line before, or is BEFORE_ALL."""
+        """Return the event ``seq`` sealed; ``before`` is the end of the line before, or BEFORE_ALL."""
         encrypt, head, context, next_count = self._opening
         number = next_count()
         if number >= _COUNT_MAX:
@@ -163,7 +163,7 @@ class Opener:
         self._openings: dict[bytes, tuple[Callable[..., bytes], bytes, int, int]] = {}
 
     def __call__(self, seq: int, sealed: bytes, before: bytes | None = None) -> bytes:
-        """What was sealed as event ``seq``; ``before`` is the end of the line before, if known.
+        """Return what was sealed as event ``seq``; ``before`` is the end of the line before, if known.
 
         Raises Tampered if it is not what was written there, KeyMissing for a key that is not in
         the ring, TooNew for another way of sealing.
@@ -184,7 +184,7 @@ class Opener:
             raise _tampered(seq, "is not what was written there") from error
 
     def open_all(self, first: int, texts: Iterable[bytes], before: bytes | None) -> tuple[list[bytes], bytes | None]:
-        """What was sealed as events ``first`` and following, and the end of the last: in half the time of calls."""
+        """Return what was sealed as events ``first`` and following, and the end of the last: twice as fast as calls."""
         opened: list[bytes] = []
         head, seq, opening = b"", first, None
         for sealed in texts:
@@ -195,7 +195,7 @@ class Opener:
             else:
                 decrypt, context, start, stop = opening
                 if sealed[_COUNT_END:_BEFORE_END] != before or not start <= seq < stop:
-                    self(seq, sealed, before)  # which says what is wrong
+                    self(seq, sealed, before)  # which raises the reason
                 try:
                     text = decrypt(
                         b"\0\0\0\0\0\0\0\0" + sealed[_HEAD_END:_COUNT_END],
@@ -229,17 +229,17 @@ class Opener:
 
 
 def is_sealed_document(data: bytes) -> bool:
-    """Whether the bytes of a document begin like those of a sealed one."""
+    """Return whether the bytes of a document begin like those of a sealed one."""
     return data.startswith(_MAGIC)
 
 
 def document_key(data: bytes) -> int:
-    """The number of the data key that a document is sealed with."""
+    """Return the number of the data key that a document is sealed with."""
     return int(_DOCUMENT_HEAD.unpack_from(data)[2])
 
 
 def seal_document(key: DataKey, name: str, data: bytes) -> bytes:
-    """A document under a key that is used for this once."""
+    """Return a document sealed under a key that is used only for this."""
     salt = os.urandom(_SALT_BYTES)
     head = _DOCUMENT_HEAD.pack(_MAGIC, _VERSION, key.number) + salt
     cipher = cipher_of(derive(key.secret, salt, _DOCUMENT))
@@ -248,7 +248,7 @@ def seal_document(key: DataKey, name: str, data: bytes) -> bytes:
 
 
 def open_document(keys: Iterable[DataKey], name: str, data: bytes) -> bytes:
-    """What was sealed under that name. Raises Tampered, KeyMissing or TooNew."""
+    """Return what was sealed under that name. Raises Tampered, KeyMissing or TooNew."""
     end = _DOCUMENT_HEAD.size + _SALT_BYTES
     if not is_sealed_document(data) or len(data) < end + _TAG_BYTES:
         raise Tampered(f"{name} is not sealed, in a place where everything is", document=name)
@@ -271,11 +271,9 @@ def _tampered(seq: int, what: str) -> Tampered:
 
 
 # Files sealed with a passphrase: scrypt for the key, AES-256-GCM for the bytes.
-#
-# ``HOLDFAST-SEALED\n``, one line of JSON with the cost of the key, then chunks of 64 KiB, each with
-# a tag of 16 bytes. The nonce of a chunk is a random prefix, its number, and whether it is the last
-# one; the head is authenticated with every chunk. So nothing can be changed, left out, repeated,
-# put in another order or cut off without being noticed.
+# ``HOLDFAST-SEALED\n``, one line of JSON with the cost of the key, then chunks of 64 KiB, each with a tag of 16
+# bytes. The nonce of a chunk is a random prefix, its number, and whether it is the last one; the head is authenticated
+# with every chunk. So nothing can be changed, left out, repeated, reordered or cut off without being noticed.
 SEALED_MARK = b"HOLDFAST-SEALED\n"
 _CHUNK_BYTES = 1 << 16
 _PREFIX_BYTES = 7
@@ -293,12 +291,12 @@ class _Head(msgspec.Struct):
 
 
 def is_sealed_file(head: bytes) -> bool:
-    """Whether bytes begin like a file that was sealed with a passphrase."""
+    """Return whether bytes begin like a file that was sealed with a passphrase."""
     return head.startswith(SEALED_MARK)
 
 
 def seal_with_passphrase(chunks: Iterable[bytes], passphrase: str) -> Iterator[bytes]:
-    """The chunks, encrypted. Raises UsageError without a passphrase or without the extra."""
+    """Yield the chunks, encrypted. Raises UsageError without a passphrase or without the extra."""
     if not passphrase:
         raise UsageError("an empty passphrase seals nothing")
     salt, prefix = os.urandom(16), os.urandom(_PREFIX_BYTES)
@@ -307,7 +305,7 @@ def seal_with_passphrase(chunks: Iterable[bytes], passphrase: str) -> Iterator[b
 
 
 def open_with_passphrase(data: bytes, passphrase: str | None) -> bytes:
-    """What was sealed. Raises KeyMissing without a passphrase, Tampered with a wrong one."""
+    """Return what was sealed. Raises KeyMissing without a passphrase, Tampered with a wrong one."""
     line, head = _read_head(data)
     if not passphrase:
         raise KeyMissing("the file is sealed", remedy="Give the passphrase it was sealed with.")

@@ -1,7 +1,7 @@
 """Signatures of files in the format of minisign: Ed25519 over the BLAKE2b digest of the bytes.
 
-``minisign -Vm FILE -P KEY`` verifies what is signed here, and what minisign signs is verified here.
-A signing key is 32 random bytes, from the same places as any other key.
+``minisign -Vm FILE -P KEY`` verifies our signatures, and we verify minisign's.
+A signing key is 32 random bytes, from the same sources as any other key.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _LINES = 4
 
 
 class Signing:
-    """Signs bytes as they pass."""
+    """Signs bytes as they pass through."""
 
     def __init__(self, seed: bytes) -> None:
         self._key = _private_key(seed)
         self._digest = hashlib.blake2b()
 
     def passing(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """The chunks as they are."""
+        """Yield the chunks unchanged."""
         for chunk in chunks:
             self._digest.update(chunk)
             yield chunk
 
     def signature(self, comment: str) -> bytes:
-        """The signature file of all that passed; the comment is signed too."""
+        """Return the signature file of all that passed; the comment is signed too."""
         public = self._key.public_key().public_bytes_raw()
         signature = self._key.sign(self._digest.digest())
         told = comment.replace("\n", " ").encode()
@@ -53,16 +53,16 @@ class Signing:
 
 
 def public_key_text(seed: bytes) -> str:
-    """The public key of a signing key, as minisign takes it."""
+    """Return the public key of a signing key, in minisign's form."""
     public = _private_key(seed).public_key().public_bytes_raw()
     return base64.b64encode(_ALGORITHM + _key_id(public) + public).decode()
 
 
 def verify_signature(chunks: Iterable[bytes], signature: bytes, key: str) -> str:
-    """The signed comment, if these bytes were signed with that key.
+    """Return the signed comment, if these bytes were signed with that key.
 
     ``key`` is a public key, or the text of a file with one. Raises Tampered otherwise, UsageError
-    for what is no public key.
+    for an invalid public key.
     """
     public = _read_public(key)
     lines = signature.decode("utf-8", "replace").splitlines()

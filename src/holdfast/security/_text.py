@@ -1,25 +1,25 @@
-"""Text of strangers made harmless to look at.
+"""Making untrusted text harmless to display.
 
-What a model or a tool said may hold sequences that move the cursor, rename the window, write to the
-clipboard, turn the reading direction around or hide words. Nothing of that reaches a screen: each
-such character becomes one that can be seen, so that the reader also learns that it was there. The two joiners stay
-where they are part of the writing: in emoji, and by the rules that names of domains have for them (RFC 5892, CONTEXTJ).
+The text of a model or a tool may contain sequences that move the cursor, rename the window, write to the
+clipboard, reverse the reading direction or hide words. None of them reaches a screen: each such character
+is replaced by a visible one, so that the reader also learns that it was there. The two joiners stay where they
+are part of the writing: in emoji, and by the rules for domain names (RFC 5892, CONTEXTJ).
 """
 
 from __future__ import annotations
 
 from functools import cache
 
-TYPE_CHECKING = False  # what most texts do not need is not loaded, and not made, before one does
+TYPE_CHECKING = False  # what most texts do not need is loaded and made on demand
 if TYPE_CHECKING:
     import re
 
 _PICTURES = 0x2400  # ␀ and its neighbours: a picture for each control character, in their order
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
-# Everything invisible that is not a C0 control: what it is, and why it is not shown as it is. These
-# are all format characters (Cf) but the signs that stand before a number or a word and have a shape
-# (Arabic, Syriac, Kaithi: Prepended_Concatenation_Mark): they hide nothing and turn nothing around.
+# Everything invisible that is not a C0 control, with the reason for replacing it. These are all format characters (Cf)
+# except the signs that precede a number or a word and have a shape (Arabic, Syriac, Kaithi:
+# Prepended_Concatenation_Mark): they hide nothing and reverse nothing.
 _INVISIBLE = (
     (0x0080, 0x009F),  # C1 controls: some terminals obey them like ESC sequences
     (0x00AD, 0x00AD),  # soft hyphen
@@ -32,8 +32,8 @@ _INVISIBLE = (
     (0x2028, 0x202E),  # line and paragraph separator, embeddings and overrides of direction
     (0x2060, 0x206F),  # word joiner, invisible operators, isolates of direction
     (0x3164, 0x3164),  # Hangul filler
-    (0xD800, 0xDFFF),  # halves of surrogate pairs, which no encoding takes
-    (0xFE00, 0xFE0D),  # variation selectors but the two that emoji need
+    (0xD800, 0xDFFF),  # halves of surrogate pairs, which no encoding accepts
+    (0xFE00, 0xFE0D),  # variation selectors except the two that emoji need
     (0xFEFF, 0xFEFF),  # zero-width no-break space
     (0xFFA0, 0xFFA0),  # halfwidth Hangul filler
     (0xFFF0, 0xFFFB),  # interlinear annotations
@@ -42,25 +42,25 @@ _INVISIBLE = (
     (0x1D173, 0x1D17A),  # musical format controls
     (0xE0000, 0xE0FFF),  # tags and further selectors: whole sentences can be hidden in them
 )
-# Two that belong to everyday text (emoji, Persian) get a mark that reads better than a question.
+# Two that belong to everyday text (emoji, Persian) get a mark that reads better than a question mark.
 _MARKS = {0x200C: "¦", 0x200D: "⁀"}
 _APART, _TOGETHER = "\u200c", "\u200d"
-_REACH = 16  # so many signs may stand on a letter: no text makes the search for it long
-_VIRAMA = 9  # the combining class of signs that take the vowel from a letter of India
+_REACH = 16  # the most signs on a letter: no text makes the search for it long
+_VIRAMA = 9  # the combining class of signs that remove the vowel of an Indian letter
 
-# Pictures that a joiner makes one of; Unicode calls them Extended_Pictographic.
+# Pictures that can be joined into one; Unicode calls them Extended_Pictographic.
 _PICTURES_JOINED = (
     "\xa9\xae\u203c\u2049\u2122\u2139\u2194-\u21aa\u231a-\u23fa\u24c2\u25aa-\u25fe\u2600-\u27bf\u2934\u2935"
     "\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff"
 )
 _SKINS = "\U0001f3fb-\U0001f3ff"
-# Vowel signs and the like, which stand above or below a letter and untie nothing (Joining_Type T).
+# Vowel signs and the like, above or below a letter, which do not break a joining (Joining_Type T).
 _SIGNS = (
     "\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0711\u0730-\u074a"
     "\u07eb-\u07f3\u08d3-\u08e1\u08e3-\u08ff"
 )
-# Letters that are tied to the next one (Joining_Type D), and those that only the one before is tied to (R): Arabic,
-# Syriac, N'Ko, Mongolian and Adlam. Between others a joiner changes no shape, and only hides.
+# Letters that join to the next one (Joining_Type D), and those that only join to the one before (R): Arabic, Syriac,
+# N'Ko, Mongolian and Adlam. Between others a joiner changes no shape, and only hides.
 _TIED_ON = (
     "\u0620\u0626\u0628\u062a-\u062e\u0633-\u063f\u0641-\u0647\u0649\u064a\u066e\u066f\u0678-\u0687\u069a-\u06bf"
     "\u06c1\u06c2\u06cc\u06ce\u06d0\u06d1\u06fa-\u06fc\u06ff\u0712-\u0714\u071a-\u071d\u071f-\u0727\u0729\u072b"
@@ -77,7 +77,7 @@ _TIED_BACK = (
 
 @cache
 def _visible() -> dict[int, str]:
-    """The character to show for each one that is not shown as it is."""
+    """Return the character to show for each one that is not shown as it is."""
     controls = {code: chr(_PICTURES + code) for code in range(0x20) if chr(code) not in "\n\t"}
     invisible = {code: _UNKNOWN for first, last in _INVISIBLE for code in range(first, last + 1)}
     return controls | {0x7F: "\N{SYMBOL FOR DELETE}"} | invisible | _MARKS
@@ -85,37 +85,37 @@ def _visible() -> dict[int, str]:
 
 @cache
 def _visible_in_line() -> dict[int, str]:
-    """The character to show for each one, where a line may not end."""
+    """Return the character to show for each one, where a line may not end."""
     return _visible() | {code: chr(_PICTURES + code) for code in map(ord, "\n\t")}
 
 
 @cache
 def _is_harmful(char: str) -> bool:
-    """Whether one character is harmful, without what a pattern takes to load and to make."""
+    """Return whether one character is harmful, without loading and compiling a pattern."""
     return char == "\x7f" or any(first <= ord(char) <= last for first, last in _INVISIBLE)
 
 
 def neutralise(text: str) -> str:
-    """``text`` with every character that a terminal could obey or hide replaced by a visible one.
+    """Return ``text`` with every character that a terminal could execute or hide replaced by a visible one.
 
-    Newlines and tabs stay. One character gives one character, nothing else changes, and doing it
-    twice changes nothing more.
+    Newlines and tabs stay. The length stays the same, nothing else changes, and a second call
+    changes nothing more.
     """
     return text if _is_harmless(text) else _joined(text, text.translate(_visible()))
 
 
 def neutralise_line(text: str) -> str:
-    """``text`` for a place of one line: newlines and tabs become visible too."""
+    """Return ``text`` for a place of one line: newlines and tabs become visible too."""
     return text if _is_harmless(text) else _joined(text, text.translate(_visible_in_line()))
 
 
 def _is_harmless(text: str) -> bool:
-    """Whether nothing in a line is to be replaced, as in most; found without the tables."""
+    """Return whether nothing in a line has to be replaced, as usual; without the tables."""
     return text.isprintable() and (text.isascii() or not any(map(_is_harmful, set(text))))
 
 
 def _joined(text: str, clean: str) -> str:
-    """Put back the joiners that join something; each character of the one stands where it stands in the other."""
+    """Restore the joiners that join something; the two texts correspond character by character."""
     if _APART not in text and _TOGETHER not in text:
         return clean
     shown = list(clean)
@@ -126,7 +126,7 @@ def _joined(text: str, clean: str) -> str:
 
 
 def _joins(text: str, at: int) -> bool:
-    """Whether the joiner there is part of the writing."""
+    """Return whether that joiner is part of the writing."""
     import unicodedata
 
     if at and unicodedata.combining(text[at - 1]) == _VIRAMA:
@@ -137,7 +137,7 @@ def _joins(text: str, at: int) -> bool:
 
 @cache
 def _neighbours(joiner: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What must stand before a joiner and what after it: a picture each, or letters that would be tied."""
+    """Return the patterns before and after a joiner: a picture each, or letters that join."""
     import re
 
     if joiner == _TOGETHER:
@@ -147,9 +147,9 @@ def _neighbours(joiner: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def escape_json(document: str) -> str:
-    r"""A JSON document with the same characters written as ``\uXXXX``, so that its value stays.
+    r"""Return a JSON document with the same characters written as ``\uXXXX``, so that its value stays.
 
-    JSON itself escapes C0 controls only, and a document may be looked at on a terminal as well.
+    JSON itself escapes C0 controls only, and a document may be displayed on a terminal as well.
     """
     if not any(map(_is_harmful, set(document))):
         return document

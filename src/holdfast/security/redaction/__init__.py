@@ -1,1 +1,1 @@
-"""Secrets in what is recorded: found by what is known of them, and replaced by marks."""
+"""Secrets in recorded data: found by rules and known values, and replaced by marks."""

@@ -1,7 +1,7 @@
-"""Secrets in what is to be recorded, replaced by marks before the first byte is written.
+"""Secrets in data to be recorded, replaced by marks before the first byte is written.
 
-A mark tells what was there and lets repeats be recognised without telling the secret:
-``[secret:github_pat:7f3a]``, the last four from a digest under a key that the store keeps.
+A mark says what was there and makes repeats recognisable without revealing the secret:
+``[secret:github_pat:7f3a]``; the last four digits come from a digest under a key that the store keeps.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from holdfast.security.redaction.scanner import MARK_BEGIN, Scanner, SecretSpan
 MODES = ("off", "mark", "block")
 _FINGERPRINT_CHARS = 4
 _NAME_FINGERPRINT_CHARS = 32
-# Members that providers check or that join events: without them a session could not go on.
+# Members that providers check or that connect events: without them a session could not continue.
 _UNTOUCHED = frozenset({"signature", "thought_signature", "thoughtSignature", "encrypted_content", BLOB_KEY})
-# Members that are ids by their nature: only a rule that knows a token by itself counts in them.
+# Members that are ids by their nature: only rules that recognise a token by itself apply to them.
 _IDS = frozenset(
     "id toolCallId tool_use_id tool_call_id call_id messageId sessionId session_id session run".split()  # noqa: SIM905 - words
 )
-# Numbers that are places in the log: no secret is one of them.
+# Numbers that are places in the log: none is a secret.
 _PLACES = frozenset({"base", "covers", "covers_from", "epoch", "generation", "parent_seq", "seq", "seqs"})
-# Nobody but the session itself can write these.
+# Only the session itself can write these.
 _OWN_EVENTS = frozenset({"session_start", "opened", "closed"})
-# What ties sessions and waiting agents together, in events that callers may write as well.
+# References between sessions and waiting agents, in events that callers may write as well.
 _TIES = {"forked": {"log", "root"}, "merged": {"log", "root"}, "suspended": {"token"}}
 _TELLING_NAME = re.compile(
     r"(?i)pass(?:word|wd|phrase|code)|pwd|secret|token|credential|cookie|authorization"
@@ -47,19 +47,19 @@ _ENVIRONMENT_VALUE_MIN = 8
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One secret that was found: the rule, and the fingerprint by which to know it again."""
+    """A secret that was found: the rule, and the fingerprint that identifies it."""
 
     rule: str
     fingerprint: str
 
 
 class RedactedData(NamedTuple):
-    """Data as it may be recorded; the very same object if there was nothing to replace."""
+    """Data that may be recorded; the very same object if there was nothing to replace."""
 
     data: dict[str, Any]
     found: list[Finding]
-    unscanned: int = 0  # characters that were masked because there was no time to look at them
-    spared: int = 0  # signatures that hold a known value and were left: providers refuse a changed one
+    unscanned: int = 0  # characters that were masked because there was no time to scan them
+    spared: int = 0  # signatures that contain a known value and were left: providers refuse a changed one
 
 
 class Redactor:
@@ -77,34 +77,34 @@ class Redactor:
             raise UsageError(f"redaction {mode!r} is none of {', '.join(MODES)}")
         self.mode = mode
         self.spares_model = spares_model
-        """Whether the conversation of a session that is open keeps the words as they were."""
-        self._key = key  # the key of fingerprints, or what gives it when the first secret is found
+        """Whether the conversation of an open session keeps the original words."""
+        self._key = key  # the key of fingerprints, or a function that returns it when the first secret is found
         self._scanner = scanner or Scanner()
 
     def fingerprint(self, secret: str, chars: int = _FINGERPRINT_CHARS) -> str:
-        """Hexadecimal digits, four of them, that are the same for the same secret in this store."""
+        """Return four hexadecimal digits that are the same for the same secret in this store."""
         if self.mode == "block":
-            return ""  # nothing is written, so nothing has to be known again
+            return ""  # nothing is written, so nothing has to be recognised later
         if callable(self._key):
             self._key = self._key()
         return hmac.digest(self._key, secret.encode("utf-8", "surrogatepass"), "sha256").hex()[:chars]
 
     def spans(self, text: str) -> list[SecretSpan]:
-        """Where the secrets in a text are."""
+        """Return where the secrets in a text are."""
         return self._scanner.find(text).spans
 
     def mark(self, rule: str, secret: str, chars: int = _FINGERPRINT_CHARS) -> str:
-        """What stands in the place of a secret."""
+        """Return the mark for a secret."""
         return f"{MARK_BEGIN}{rule}:{self.fingerprint(secret, chars)}]"
 
     def text(self, text: str) -> str:
-        """A text with marks in the place of secrets."""
+        """Return a text with marks in place of secrets."""
         return self.replaced(text, self.spans(text))[0]
 
     def replaced(
         self, text: str, spans: list[SecretSpan], chars: int = _FINGERPRINT_CHARS
     ) -> tuple[str, list[Finding]]:
-        """A text with marks at these places, and what they stand for."""
+        """Return a text with marks at these places, and the findings."""
         pieces, found, at = [], [], 0
         for start, stop, rule, _ in spans:
             fingerprint = self.fingerprint(text[start:stop], chars)
@@ -114,11 +114,11 @@ class Redactor:
         return "".join([*pieces, text[at:]]), found
 
     def data(self, type: str, data: Mapping[str, Any]) -> RedactedData:
-        """The data of an event with marks in the place of secrets.
+        """Return the data of an event with marks in place of secrets.
 
-        With the mode "block" a secret, or a part that there was no time to look at, raises
-        SecretFound. The time depends on the length alone: beyond its budget the rest is masked whole
-        but for ids, and the event says by ``unscanned`` how much of it was.
+        With the mode "block" a secret, or a part that could not be scanned in time, raises
+        SecretFound. The time depends on the length alone: beyond its budget the rest is masked completely
+        except ids, and the event has the masked length in ``unscanned``.
         """
         given = dict(data) if not isinstance(data, dict) else data
         if type in _OWN_EVENTS:
@@ -138,7 +138,7 @@ class Redactor:
         return RedactedData(given, findings, found.unscanned, spared)
 
     def name(self, name: str) -> tuple[str, list[Finding]]:
-        """A name that ties events together, with marks for the secrets in it that are known beyond doubt.
+        """Return a name that connects events, with marks for the certain secrets in it.
 
         Their fingerprints are long: two names must never become one.
         """
@@ -148,7 +148,7 @@ class Redactor:
         return self.replaced(name, spans, _NAME_FINGERPRINT_CHARS)
 
     def check_name(self, name: str, what: str) -> None:
-        """Raise SecretFound for a name that is a secret: a mark in its place would name something else."""
+        """Raise SecretFound for a name that is a secret: with a mark it would name something else."""
         if found := self.name(name)[1]:
             raise SecretFound(
                 f"{what} holds a secret",
@@ -157,7 +157,7 @@ class Redactor:
             )
 
     def is_clean(self, recorded: bytes) -> bool:
-        """Whether a glance at the JSON of data tells that there is nothing to replace in it."""
+        """Return whether a quick check of the JSON of data shows that there is nothing to replace in it."""
         return self._scanner.is_clean(recorded)
 
     def refuse(self, findings: list[Finding], *, unscanned: int = 0) -> None:
@@ -169,7 +169,7 @@ class Redactor:
             raise SecretFound("what was to be recorded could not be looked at in time", rules=[])
 
     def _changed(self, leaves: list[_Leaf], spans: list[SecretSpan]) -> tuple[dict[int, str], list[Finding]]:
-        """The texts that are not as they were, by their number."""
+        """Return the changed texts, by their number."""
         changed: dict[int, str] = {}
         findings: list[Finding] = []
         begins, ends = [span.start for span in spans], [span.stop for span in spans]
@@ -191,7 +191,7 @@ class Redactor:
 
 
 class _Leaf(NamedTuple):
-    """One text in the data, and what is put before it when all are looked at together."""
+    """One text in the data, and the prefix for scanning all texts together."""
 
     text: str
     lead: str = '"'
@@ -203,7 +203,7 @@ _TAIL = '"\n'
 
 
 def _leaves(value: Any, name: str, ids: frozenset[str], scanner: Scanner) -> Iterator[_Leaf]:
-    """Every text in a value, in one order; names of members and numbers that may be secrets too."""
+    """Yield every text in a value, in one order; names of members and numbers that may be secrets too."""
     if isinstance(value, str):
         lead = f'{name}: "' if name and _TELLING_NAME.search(name) else '"'
         yield _Leaf(value, lead, name in ids)
@@ -224,7 +224,7 @@ def _leaves(value: Any, name: str, ids: frozenset[str], scanner: Scanner) -> Ite
 
 
 def _rebuilt(value: Any, name: str, numbers: Iterator[int], changed: dict[int, str], scanner: Scanner) -> Any:
-    """The value with the changed texts, in the order of :func:`_leaves`."""
+    """Return the value with the changed texts, in the order of :func:`_leaves`."""
     if isinstance(value, str):
         return changed.get(next(numbers), value)
     if isinstance(value, Mapping):
@@ -249,18 +249,18 @@ def _rebuilt(value: Any, name: str, numbers: Iterator[int], changed: dict[int, s
 
 
 def _is_telling(name: str, scanner: Scanner) -> bool:
-    """Whether the name of a member may be a secret: it is long, or a known value is in it."""
+    """Return whether the name of a member may be a secret: it is long, or contains a known value."""
     return len(name) >= _LONG_KEY or scanner.knows(name)
 
 
 def _is_known(value: Any, name: str, scanner: Scanner) -> bool:
-    """Whether a number is a known value, and no place in the log."""
+    """Return whether a number is a known value, and not a place in the log."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_number and name not in _PLACES and scanner.knows_number(str(value))
 
 
 def secret_values(environment: Mapping[str, str]) -> list[str]:
-    """The values of variables whose names say that they are secret."""
+    """Return the values of variables whose names indicate a secret."""
     return [
         value
         for name, value in environment.items()
@@ -270,15 +270,15 @@ def secret_values(environment: Mapping[str, str]) -> list[str]:
     ]
 
 
-# Secrets in text that comes in pieces: held back only until it is clear what they are.
+# Secrets in streamed text: held back only until it is clear what they are.
 
-# Nothing more comes after these of what the same run streamed, or any run of the session.
+# These end the streams of the same run, or of all runs of the session.
 _ENDS_OF_RUN = frozenset(["user", "assistant", "turn_start", "turn_end", "agent_complete", "agent_error"])
 _ENDS_OF_ALL = frozenset(["interrupted", "closed", "suspended"])
 
 _CONTEXT_CHARS = 400
 _HELD_CHARS_MAX = 16_384
-# Secrets are made of ASCII; words of languages without blanks need not wait.
+# Secrets are made of ASCII; words of languages without spaces need not wait.
 _OF_WORDS = "".join(map(chr, range(ord("!"), ord("~") + 1)))
 _PLAIN_WORD = re.compile(r"[\"'(*`]{0,3}[A-Za-z]{0,11}[\"')*`.,:;!?]{0,3}\Z")
 _TELLING = re.compile(
@@ -292,15 +292,15 @@ _PEM_END_CHARS = 113
 
 
 class Streamed(NamedTuple):
-    """How far a stream has come: what was said last, and what is not recorded yet."""
+    """The progress of a stream: its last words, and the text that is not recorded yet."""
 
     context: str = ""
     held: str = ""
     due: int = 0
-    """How long ``held`` may grow before it is looked at again."""
+    """The length of ``held`` at which it is scanned again."""
 
     def recorded(self) -> Streamed:
-        """The stream with nothing held back."""
+        """Return the stream with nothing held back."""
         return Streamed((self.context + self.held)[-_CONTEXT_CHARS:])
 
 
@@ -308,14 +308,14 @@ NOTHING_STREAMED = Streamed()
 
 
 def ends_stream(run: str | None, event: str, event_run: str | None) -> bool:
-    """Whether an event of this type and run ends what is streamed in ``run``: what other runs do ends nothing."""
+    """Return whether an event of this type and run ends what is streamed in ``run``; events of other runs do not."""
     return event in _ENDS_OF_ALL or (run == event_run and event in _ENDS_OF_RUN)
 
 
 def feed(redactor: Redactor, before: Streamed, piece: str) -> tuple[Streamed, str, list[Finding]]:
-    """The next piece of a stream: where it stands now, and what may be recorded of it.
+    """Process the next piece of a stream; return its new state, and what may be recorded of it.
 
-    The last word is kept back if a secret may begin with it, and so is a private key that has not
+    The last word is held back if a secret may begin with it, and so is a private key that has not
     ended. Never more than 16 KiB are.
     """
     text = before.held + piece
@@ -336,15 +336,15 @@ def feed(redactor: Redactor, before: Streamed, piece: str) -> tuple[Streamed, st
 
 
 def finish(redactor: Redactor, before: Streamed) -> tuple[str, list[Finding]]:
-    """What was held back, when nothing more comes, or when it cannot be waited for."""
+    """Return the held-back text, when nothing more comes, or when it cannot wait."""
     spans = redactor.spans(before.context + before.held)
     return _given(redactor, before.context, before.held, spans, len(before.held))[1:]
 
 
 def _goes_on(held: str, piece: str) -> bool:
-    """Whether what is held back cannot have ended with this piece.
+    """Return whether the held-back text cannot have ended with this piece.
 
-    A word, or a private key, that comes letter by letter would otherwise be looked at as often as it has letters.
+    A word, or a private key, that comes letter by letter would otherwise be scanned once for each letter.
     """
     if held.startswith(_PEM) and _PEM_END.search(held[-_PEM_END_CHARS:] + piece) is None:
         return True
@@ -352,7 +352,7 @@ def _goes_on(held: str, piece: str) -> bool:
 
 
 def _is_plain(before: str, run: str) -> bool:
-    """Whether the word at the end is one that no secret begins with."""
+    """Return whether no secret begins with the word at the end."""
     return _PLAIN_WORD.match(run) is not None and (not run or _TELLING.search(before[-_TELLING_CHARS:]) is None)
 
 
@@ -365,7 +365,7 @@ def _given(
     at = shift
     for start, stop, rule, _ in spans:
         if shift < stop <= shift + cut:
-            # It may have begun in what is recorded already; what tells is its end.
+            # It may have begun in text that is recorded already; its end counts.
             mark, one = redactor.replaced(whole[start:stop], [SecretSpan(0, stop - start, rule)])
             pieces += [whole[at : max(start, at)], mark]
             found += one

@@ -1,4 +1,4 @@
-"""The rules by which secrets are found: those of two tables, and yours."""
+"""The rules by which secrets are found: those of two tables, and the user's."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _USER_REGEX_CHARS_MAX = 2_000
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One kind of secret: how it looks, and which words are near whenever one is."""
+    """One kind of secret: its form, and the words that are always near it."""
 
     id: str
     regex: str
     keywords: tuple[str, ...]  # lower case; without one of them in the window the regex is not tried
-    entropy: float = 0.0  # bits for each character that the secret must have at least
+    entropy: float = 0.0  # the entropy that the secret must have at least, in bits for each character
     group: int | None = None  # the group that is the secret; None for the first that took part, else everything
-    careful: bool = False  # whether what looks like a placeholder, a name or code is passed over
-    guess: bool = False  # whether it goes by names and looks only: such a rule gives way to one that knows
-    random: bool = False  # whether it must look made by chance: digits, small and capital letters in no order
-    checksum: bool = False  # whether a secret of this kind can be known by its checksum, whatever it looks like
+    careful: bool = False  # whether placeholders, names and code are skipped
+    guess: bool = False  # whether it uses only names and appearance: such a rule yields to a specific one
+    random: bool = False  # whether the secret must look random: digits, small and capital letters in no order
+    checksum: bool = False  # whether a secret of this kind can be recognised by its checksum, whatever it looks like
 
 
 class RuleSet:
-    """Rules with what finds them quickly."""
+    """Rules with indexes for finding them quickly."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
@@ -45,7 +45,7 @@ class RuleSet:
             for word in rule.keywords:
                 by_word.setdefault(word, []).append(index)
         self.wordless = tuple(index for index, rule in enumerate(rules) if not rule.keywords)
-        # A word that begins with another one stands for both.
+        # A word that begins with another one counts for both.
         self.by_word = {
             word.encode(): tuple(index for end in range(1, len(word) + 1) for index in by_word.get(word[:end], ()))
             for word in by_word
@@ -54,18 +54,18 @@ class RuleSet:
 
     @cache  # noqa: B019 - one for the process, or for a store that has rules of its own
     def compiled(self, index: int) -> re.Pattern[str]:
-        """The pattern of a rule; most are never needed."""
+        """Return the pattern of a rule; most are never needed."""
         return re.compile(self.rules[index].regex, re.ASCII)
 
 
 @cache
 def standard_rules() -> RuleSet:
-    """The rules of the table and of surroundings, made when first needed."""
+    """Return the rules of the table and of surroundings, made when first needed."""
     return RuleSet((*table_rules(), *surrounding_rules()))
 
 
 def read_user_rules(given: Iterable[Mapping[str, Any]]) -> list[Rule]:
-    """Rules from the settings. Raises UsageError, naming the rule and what is wrong with it."""
+    """Return the rules in the settings. Raises UsageError, naming the rule and its mistake."""
     found = [_user_rule(table) for table in given]
     if len(found) > _USER_RULES_MAX:
         raise UsageError(f"at most {_USER_RULES_MAX} rules of one's own are allowed")
@@ -96,7 +96,7 @@ def _user_rule(table: Mapping[str, Any]) -> Rule:
 
 
 def as_trie(words: Iterable[str]) -> str:
-    """One pattern that matches the longest of these words, with each beginning written once."""
+    """Return one pattern that matches the longest of these words, with each beginning written once."""
     tree: dict[str, Any] = {}
     for word in words:
         node = tree
@@ -115,10 +115,8 @@ def _branch(node: dict[str, Any]) -> str:
     return f"{joined}?" if ends else joined
 
 
-# The table of providers' tokens, and the rules that are made of it.
-#
-# A row states what is known of one kind of secret: its form, that is prefix, alphabets and lengths, the words around
-# it if it has no mark of its own, and its checksum. See the head of ``tokens.txt``.
+# The table of providers' tokens, and its rules. A row describes one kind of secret: its form, that is prefix, alphabets
+# and lengths, the words around it if it has no mark of its own, and its checksum. See the head of ``tokens.txt``.
 _TABLE = "tokens.txt"
 _SURROUNDINGS = "surroundings.txt"
 _BASE62 = digits + ascii_uppercase + ascii_lowercase
@@ -145,21 +143,21 @@ _ALPHABETS = {
 _UUID = "{hex:8}-{hex:4}-{hex:4}-{hex:4}-{hex:12}"
 _RANDOM = re.compile(r"\{(\w+):(\d+)(?:-(\d+)|(\+))?\}")
 _CHOICE = re.compile(r"\(([^)]*)\)")
-# Between a name and its value: the end of a quoted name, a sign, the beginning of a quoted value,
-# each perhaps escaped once by JSON.
+# Between a name and its value: the end of a quoted name, a sign, the beginning of a quoted value, each perhaps escaped
+# once by JSON.
 _BEFORE_SIGN, _AFTER_SIGN = r"[\"'\\]{0,3}[ \t]{0,8}", r"[ \t]{0,8}[\"'`\\]{0,4}"
 SIGN = rf"{_BEFORE_SIGN}(?:=>|:=|=|:){_AFTER_SIGN}"
 ANY_SIGN = rf"{_BEFORE_SIGN}(?:=>|:{{0,3}}=|\?=|\|\||[:,>]){_AFTER_SIGN}"
 _REST_OF_NAME = r"[\w .-]{0,20}"
 _CHECKSUM_CHARS = 6
 _WORD_MIN = 5
-# A secret has at least this share of the bits that characters of its form can have. Random ones
-# have nearly all of them, samples such as "aaaa…" few.
+# A secret has at least this share of the bits that characters of its form can have. Random ones have nearly all of
+# them, samples such as "aaaa…" few.
 _ENTROPY_SHARE = 0.6
 
 
 def table_rules() -> Iterator[Rule]:
-    """The rules of all rows."""
+    """Return the rules of all rows."""
     for line in _lines_of(_TABLE):
         row = line.partition("#")[0].split()
         if row:
@@ -170,7 +168,7 @@ def _rule(provider: str, kind: str, form: str, *more: str) -> Rule:
     facts = dict(fact.partition("=")[::2] for fact in more)
     form = form.replace("{uuid}", _UUID)
     words = tuple(facts["words"].split(",")) if "words" in facts else ()
-    # The words as people write them: in one, with a hyphen or an underscore.
+    # The words as people write them: as one, with a hyphen or an underscore.
     spelt = {word.replace("_", gap) for word in words for gap in ("", "-", "_")}
     return Rule(
         f"{provider}_{kind}",
@@ -189,14 +187,14 @@ def _named(words: tuple[str, ...], form: str) -> str:
 
 
 def _alone(form: str) -> str:
-    # What has no greatest length begins where no other may begin, or time would be wasted by text
-    # that is nothing but beginnings.
+    # A form without maximum length begins only where no other may begin, or text that is nothing but beginnings would
+    # waste time.
     before = r"[\w-]" if "+}" in form else "[A-Za-z0-9]"
     lead = re.escape(re.split(r"[{(]", form, maxsplit=1)[0])
     whole = _pattern(form)
     if form.startswith("."):
         return whole + _end(form)
-    # The prefix first and then a look back at it: a search for text is quicker than one for places.
+    # The prefix first and then a look back at it: a search for text is faster than one for places.
     return f"{lead}(?<!{before}{lead}){whole[len(lead) :]}{_end(form)}"
 
 
@@ -215,7 +213,7 @@ def _pattern(form: str) -> str:
 
 
 def _end(form: str) -> str:
-    """A token ends where its alphabet does; what only goes on is another thing."""
+    """Return the end of a token: after it comes a character outside its alphabet."""
     random = [name for name, *_ in _RANDOM.findall(form) if name != "pad"]
     signs = _ALPHABETS[random[-1]] if form.endswith("}") else ""
     more = "".join(sign for sign in "_-+/" if sign in signs)
@@ -223,14 +221,14 @@ def _end(form: str) -> str:
 
 
 def _choices(form: str) -> Iterator[str]:
-    """The form with each of its choices taken."""
+    """Yield the form with each of its choices taken."""
     parts = _CHOICE.split(form)
     taken = [part.split("|") if number % 2 else [part] for number, part in enumerate(parts)]
     return map("".join, product(*taken))
 
 
 def _mark(form: str) -> str:
-    """The longest text of a form, by which it is looked for; of a long one, what is a word."""
+    """Return the longest literal of a form, by which it is searched; of a long one, the part that is a word."""
     texts = [text for text in re.split(r"\{[^}]*\}", form.lower()) if text]
     longest = max(texts, key=len)
     word = max(re.split(r"[^a-z0-9_.~-]", longest), key=len)
@@ -238,7 +236,7 @@ def _mark(form: str) -> str:
 
 
 def _bits(form: str) -> float:
-    """The least entropy of a secret of this form, for each character."""
+    """Return the least entropy of a secret of this form, for each character."""
     parts = [(int(least), _ALPHABETS[name]) for name, least, *_ in _RANDOM.findall(form)]
     signs = len({sign for _, alphabet in parts for sign in alphabet})
     length = sum(least for least, _ in parts)
@@ -246,7 +244,7 @@ def _bits(form: str) -> float:
 
 
 def has_checksum(token: str) -> bool:
-    """Whether it ends in the CRC-32, in base 62, of the signs before, as tokens of GitHub and npm do, and no others."""
+    """Return whether it ends in the base-62 CRC-32 of its body, as only tokens of GitHub and npm do."""
     body = token.rpartition("_")[2]
     number, found = zlib.crc32(body[:-_CHECKSUM_CHARS].encode()), ""
     for _ in range(_CHECKSUM_CHARS):
@@ -255,7 +253,7 @@ def has_checksum(token: str) -> bool:
     return body.endswith(found)
 
 
-# Secrets that only their surroundings give away: ``surroundings.txt`` with these parts put in.
+# Secrets that only their surroundings reveal: ``surroundings.txt`` with these parts inserted.
 _PARTS = {
     "{sign}": SIGN,
     "{any_sign}": ANY_SIGN,
@@ -269,7 +267,7 @@ _PARTS = {
 
 
 def surrounding_rules() -> Iterator[Rule]:
-    """The rules of all surroundings."""
+    """Return the rules of all surroundings."""
     lines = [line for line in _lines_of(_SURROUNDINGS) if line.strip()]
     heads = [number for number, line in enumerate(lines) if not line[0].isspace()]
     for start, end in pairwise([*heads, len(lines)]):
@@ -291,9 +289,9 @@ def surrounding_rules() -> Iterator[Rule]:
 
 
 def _lines_of(table: str) -> list[str]:
-    """The lines of a table that are no comments."""
-    # By the loader of this module, which also reads out of a zip file: importlib.resources takes longer to load than
-    # the rules to make.
+    """Return the lines of a table that are not comments."""
+    # By the loader of this module, which also reads from a zip file: importlib.resources takes longer to load than
+    # making the rules.
     loader: Any = __spec__.loader
     text = loader.get_data(os.path.join(os.path.dirname(__file__), table)).decode("ascii")
     return [line for line in text.splitlines() if not line.startswith("#")]

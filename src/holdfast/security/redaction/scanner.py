@@ -1,7 +1,7 @@
-"""Finding secrets in text, quickly: where could one be, which rules ask, are they right.
+"""Finding secrets in text, fast: where one could be, which rules apply, whether they are right.
 
-Ordinary text is looked at once, for runs of signs that could be a secret and for a few tell-tale
-words. Only what is near such a place is compared with the words of the rules, and only a rule whose
+Ordinary text is scanned once, for runs of characters that could be a secret and for a few tell-tale
+words. Only the text near such a place is compared with the words of the rules, and only a rule whose
 word is there is tried. Every step is linear in the length of the text.
 """
 
@@ -23,11 +23,11 @@ from typing import NamedTuple
 from holdfast.security.redaction.rules import Rule, RuleSet, has_checksum, standard_rules
 
 MARK_BEGIN = "[secret:"
-UNSCANNED = "unscanned"  # what marks have in the place of a rule where there was no time to ask the rules
+UNSCANNED = "unscanned"  # the rule name in marks for text that could not be scanned in time
 _LONG_WORD = re.compile(r"[a-z]{20}|[A-Z]{20}")
 _RUN_MIN = 10
 _TOKEN_SIGNS = frozenset(b"_+/=~.-" + bytes(i for i in range(128) if chr(i).isalnum()))
-# Every sign of a token as "a", all others as a blank: runs are then found without looking twice.
+# Every character of a token as "a", all others as a blank: one search then finds the runs.
 _AS_RUNS = bytes(ord("a") if sign in _TOKEN_SIGNS else ord(" ") for sign in range(256))
 _AS_LETTERS = bytes(ord("a") if chr(sign).isalpha() and sign < 128 else ord(" ") for sign in range(256))
 _AS_DIGITS = bytes(ord("1") if chr(sign) in "0123456789" else ord(" ") for sign in range(256))
@@ -47,7 +47,7 @@ _ANCHORS = tuple(
 )
 _ANCHOR_BEFORE = 48
 _ANCHOR_AFTER = 240
-# In a window that has no end, rules are tried in the neighbourhood of their words only.
+# In a very long window, rules are tried only near their words.
 _WIDE = 1 << 17
 _BLOCK_BITS = 13
 _BLOCK_BEFORE = 4_096
@@ -60,9 +60,9 @@ _BUDGET_S = 0.25
 _TOKEN_MIN = 36
 _QUOTES = "\"'`"
 
-# What a rule that goes by names calls irregular, in recorded JSON, where a quote that has no
-# backslash begins or ends a text. A number that stands by itself is nothing. The first class is of
-# signs that words seldom have: the search goes from one of them to the next.
+# Irregular characters, by which rules that go by names are triggered, in recorded JSON, where a quote without a
+# backslash begins or ends a text. A number by itself does not count. The first class is of characters that words seldom
+# have: the search goes from one of them to the next.
 _IRREGULAR_SIGN = re.compile(
     rb"[0-9!#$%^&*~A-Z](?:"
     rb"(?<![0-9A-Z])"  # a sign
@@ -73,17 +73,17 @@ _IRREGULAR_SIGN = re.compile(
 
 
 class SecretSpan(NamedTuple):
-    """A secret: from where to where in the text, and the rule that found it."""
+    """A secret: its place in the text, and the rule that found it."""
 
     start: int
     stop: int
     rule: str
     guess: bool = False
-    """Whether only its name and looks speak for it."""
+    """Whether it was found only by its name and appearance."""
 
 
 class ScanResult(NamedTuple):
-    """What a look at a text gave.
+    """The result of scanning a text.
 
     ``unscanned`` is how much of its end there was no time for: the last span covers that, as if it were a secret.
     """
@@ -92,14 +92,14 @@ class ScanResult(NamedTuple):
     unscanned: int = 0
 
 
-_Hit = tuple[int, int, bool, str]  # from where to where, whether it is a guess, the rule
+_Hit = tuple[int, int, bool, str]  # start, stop, whether it is a guess, the rule
 
 
 class Scanner:
-    """Finds secrets by rules, and known values wherever they stand. Any thread may use it.
+    """Finds secrets by rules, and known values anywhere. Any thread may use it.
 
-    ``values`` are such values, each with the word that its marks have in the place of a rule. The
-    budget is of computing time: on a machine that is busy with other things nothing is left out.
+    ``values`` are known values, each with the word that its marks have in place of a rule. The
+    budget is computing time: on a busy machine nothing is left out.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Scanner:
         self._more = [(rule, re.compile(rule.regex, re.ASCII)) for rule in more]
         forms = {form: rule for value, rule in (values or {}).items() for form in forms_of(value)}
         self._values = sorted(forms.items(), key=lambda one: -len(one[0]))
-        # Values that a glance would pass over. One that JSON changes cannot be seen at a glance.
+        # Values that the quick check would miss. One that JSON changes cannot be found by it.
         coded = [value.encode("utf-8", "replace") for value, _ in self._values]
         self._glance_values = [value for value in coded if _NUMBER.match(value.decode()) or not _may_hold(value)]
         self._is_seen = not more and all(map(reads_the_same, values or ()))
@@ -124,7 +124,7 @@ class Scanner:
 
     @cached_property
     def _rules(self) -> RuleSet:
-        """Made when a glance does not tell: most of what is recorded never asks for them."""
+        """The rules, made when the quick check does not suffice: most recorded data never needs them."""
         return standard_rules() if self._own_rules is None else self._own_rules
 
     @cached_property
@@ -132,28 +132,28 @@ class Scanner:
         return [word for word in self._rules.by_word if word.translate(_AS_WORDS) != word]
 
     def is_clean(self, recorded: bytes) -> bool:
-        """Whether a glance at JSON tells that no secret can be in it; False if it needs a look.
+        """Return whether a quick check of JSON shows that no secret can be in it; False if it needs a scan.
 
-        Every rule needs a sign that words do not have, or a long run of signs: most of what people
-        and models write has neither, and is passed without a rule being asked.
+        Every rule needs a character that words do not have, or a long run of characters: most of what people
+        and models write has neither, and passes without a rule being tried.
         """
         if not self._is_seen or _may_hold(recorded):
             return False
         return not any(value in recorded for value in self._glance_values)
 
     def knows(self, text: str) -> bool:
-        """Whether one of the known values stands in a text."""
+        """Return whether a text contains one of the known values."""
         return any(value in text for value, _ in self._values)
 
     def knows_number(self, text: str) -> bool:
-        """Whether a number is one of the known values."""
+        """Return whether a number is one of the known values."""
         return any(value == text for value, _ in self._values)
 
     def find(self, text: str, *, end: float | None = None) -> ScanResult:
-        """All secrets in a text, in order, none overlapping; also in base64, unless it is the inside of some.
+        """Return all secrets in a text, in order, without overlaps; also in base64, unless it is already inside some.
 
-        The time depends on the length alone, whatever the text is: ``end`` is when it is up. What there was no time
-        for counts as a secret from its first to its last character.
+        The time depends on the length alone, whatever the text is: ``end`` is the deadline. Text that could not be
+        scanned in time counts as a secret from its first to its last character.
         """
         deep = end is None
         end = self._clock() + _BUDGET_S + self._seconds_per_mib * len(text) / _MIB if end is None else end
@@ -175,7 +175,7 @@ class Scanner:
         spans = _settled(hits, text)
         unscanned = len(text) - seen
         if spans and len(text) < len(escaped):
-            # Where these places of ``unescaped(text)`` are in the text itself, with the backslashes before them.
+            # Map places of ``unescaped(text)`` to the text itself, including the backslashes before them.
             where, totals, total = [], [0], 0
             for match in _ESCAPED.finditer(escaped):
                 start, stop = match.span()
@@ -192,7 +192,7 @@ class Scanner:
     def _in_windows(
         self, text: str, lowered: bytes, windows: list[tuple[int, int]], hits: list[_Hit], end: float
     ) -> int:
-        """Look where secrets can be; up to where there was time for it."""
+        """Scan the windows where secrets can be; return the place up to which there was time for it."""
         for low, high in windows:
             for index, start, stop in self._asked(lowered, low, high):
                 if self._clock() > end:
@@ -218,13 +218,13 @@ class Scanner:
                     yield start, stop, False, rule.id
 
     def _asked(self, lowered: bytes, low: int, high: int) -> list[tuple[int, int, int]]:
-        """The rules of which a word stands in the window, each with where it is to be tried."""
+        """Return the rules with a word in the window, each with where to try it."""
         by_word = self._rules.by_word
         if high - low < _WIDE:
             words = self._words(lowered, low, high)
             return [(index, low, high) for index in sorted({index for word in words for index in by_word[word]})]
         blocks: dict[int, set[int]] = {}
-        # Most of what is said in long text is said again and again.
+        # Most of a long text is repetition.
         window = lowered[low:high]
         said = b" ".join(set(window.translate(_AS_WORDS).split()))
         for word in self._words(said, 0, len(said)) | {word for word in self._rare if word in window}:
@@ -233,7 +233,7 @@ class Scanner:
                 blocks.setdefault(index, set()).update(found)
         asked = []
         for index, found in sorted(blocks.items()):
-            # What lies around these blocks, up to the end of the longest secret.
+            # The surroundings of these blocks, up to the end of the longest secret.
             around = [((at << _BLOCK_BITS) - _BLOCK_BEFORE, ((at + 1) << _BLOCK_BITS) + _PEM_MAX) for at in found]
             places = _merged(around, len(lowered))
             asked += [(index, max(start, low), min(stop, high)) for start, stop in places]
@@ -249,7 +249,7 @@ class Scanner:
         return words
 
     def _by_look(self, text: str, runs: list[tuple[int, int]]) -> Iterator[_Hit]:
-        """By the rules without words: only a long run can be what they mean."""
+        """Yield hits of the rules without words: only a long run can match them."""
         for index in self._rules.wordless:
             for low, high in runs:
                 if high - low >= _TOKEN_MIN:
@@ -273,7 +273,7 @@ class Scanner:
 
 
 def _may_hold(recorded: bytes) -> bool:
-    """Whether there is anything in it that a rule needs, as :meth:`Scanner.is_clean` says."""
+    """Return whether it contains anything that a rule needs, see :meth:`Scanner.is_clean`."""
     for match in _IRREGULAR_SIGN.finditer(recorded):
         if match.lastindex is None:
             return True
@@ -284,12 +284,12 @@ def _may_hold(recorded: bytes) -> bool:
 
 
 def has_mark(text: bytes) -> bool:
-    """Whether something was redacted in recorded text, as far as a glance tells."""
+    """Return whether something was redacted in recorded text, by a quick check."""
     return MARK_BEGIN.encode() in text
 
 
 def _blocks_with(word: bytes, lowered: bytes, low: int, high: int) -> Iterator[int]:
-    """The numbers of the blocks in which a word begins."""
+    """Return the numbers of the blocks in which a word begins."""
     at = lowered.find(word, low, high)
     while at >= 0:
         block = at >> _BLOCK_BITS
@@ -298,7 +298,7 @@ def _blocks_with(word: bytes, lowered: bytes, low: int, high: int) -> Iterator[i
 
 
 def _places(text: str, lowered: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The windows in which a secret could be, merged and in order; and the long runs."""
+    """Return the windows in which a secret could be, merged and in order; and the long runs."""
     found: list[tuple[int, int]] = []
     long: list[tuple[int, int]] = []
     low = high = -_BEFORE
@@ -310,7 +310,7 @@ def _places(text: str, lowered: bytes) -> tuple[list[tuple[int, int]], list[tupl
             continue
         if size >= _BASE64_MIN:
             long.append((start, stop))
-        if size > _RUN_MAX:  # a payload: what is in its middle has no beginning
+        if size > _RUN_MAX:  # a payload: nothing begins in its middle
             found.append((start - _BEFORE, start + _EDGE))
             start = stop - _EDGE
         if start - _BEFORE > high:
@@ -328,7 +328,7 @@ def _places(text: str, lowered: bytes) -> tuple[list[tuple[int, int]], list[tupl
 
 
 def _is_odd(run: str) -> bool:
-    """Whether a run of many signs without a digit may be more than a name."""
+    """Return whether a long run of characters without a digit may be more than a name."""
     if run != run.lower() and run != run.upper():
         return True
     return len(run) >= _WORD_MIN and _LONG_WORD.search(run) is not None
@@ -338,7 +338,7 @@ def _pem_windows(text: str) -> Iterator[tuple[int, int]]:
     at, end = text.find(_PEM), -2
     while at >= 0:
         if end != -1 and end < at:
-            end = text.find(_PEM_END, at)  # looked for once, however many begin before it
+            end = text.find(_PEM_END, at)  # searched once, however many begin before it
         is_near = at <= end < at + _PEM_MAX
         yield at, (end + 160 if is_near else at + _PEM_MAX)
         at = text.find(_PEM, end if is_near else at + len(_PEM))
@@ -359,9 +359,9 @@ def _merged(windows: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
 
 
 def _secret_of(rule: Rule, match: re.Match[str]) -> tuple[int, int]:
-    """Where the secret itself lies: a rule names its group, or the first that took part is it.
+    """Return where the secret itself is: in the rule's group, or in the first that took part.
 
-    Quotes around it are not of it: without them JSON and code would not be what they were.
+    Quotes around it do not belong to it: without them JSON and code would break.
     """
     group = rule.group
     if group is None:
@@ -375,7 +375,7 @@ def _secret_of(rule: Rule, match: re.Match[str]) -> tuple[int, int]:
 
 
 def _settled(hits: list[_Hit], text: str) -> list[SecretSpan]:
-    """Overlapping hits as one, named by the rule that knows best; marks are left alone."""
+    """Return overlapping hits as one, named by the most specific rule; marks are left alone."""
     marks = _marks(text) if hits else []
     hits.sort(key=lambda hit: (hit[0], hit[2], hit[0] - hit[1]))
     found: list[_Hit] = []
@@ -406,9 +406,9 @@ def _inside(marks: list[tuple[int, int]], start: int, stop: int) -> bool:
     return at >= 0 and marks[at][1] > start
 
 
-# Whether what a rule matched is a secret: entropy, allowlists, and what only looks like one.
+# Whether a rule's match is a secret: entropy, allowlists, and look-alikes.
 
-# What stands in documentation for a token: no random text has it.
+# Stand-ins for tokens in documentation: no random text contains them.
 _SAMPLE = re.compile(r"(?i)example|your[_-]?|([^A])\1{5}|abcdefgh|12345678(?:9|$)|x{4}|\[secret:|<[a-z_ -]+>")
 _PLACEHOLDER = re.compile(
     r"(?i)example|placeholder|your[_-]?|change_?me|x{4,}|\*{3}|\.\.\.|dummy|redacted|secret:|\$\{|\{\{"
@@ -425,19 +425,19 @@ _PLAIN_PART = re.compile(
     r"(?:[a-z]{1,15}|[A-Z]{1,15}|(?:[A-Z][a-z]{1,14}){1,4}|[a-z]{1,12}(?:[A-Z][a-z]{1,14}){1,4})?"
     r"\d{0,4}\Z|\d{1,8}\Z|v\d+\Z"
 )
-# A small letter after a capital is no change: names are full of them.
+# A small letter after a capital is not a change: names are full of them.
 _CHANGE = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
-_CHANGES_MIN = 0.25  # of random characters about 0.45 are followed by one of another kind
+_CHANGES_MIN = 0.25  # about 0.45 of random characters are followed by one of another kind
 _IRREGULAR = re.compile(r"\d|[!#$%^&*~]|[a-z][A-Z]{2,}[a-z]")
 
 
 def is_secret(rule: Rule, secret: str) -> bool:
-    """Whether the rule means this."""
+    """Return whether a match of the rule is a secret."""
     if rule.checksum and has_checksum(secret):
         return True
     if (rule.entropy and entropy(secret) < rule.entropy) or _SAMPLE.search(secret):
         return False
-    # Whether small letters, capitals and digits follow each other as they do by chance.
+    # Whether small letters, capitals and digits are mixed as they are by chance.
     if rule.random and len(_CHANGE.findall(secret)) < _CHANGES_MIN * len(secret):
         return False
     if not rule.careful:
@@ -448,35 +448,34 @@ def is_secret(rule: Rule, secret: str) -> bool:
 
 
 def entropy(text: str) -> float:
-    """Shannon's, in bits for each character."""
+    """Return Shannon's entropy, in bits for each character."""
     size = len(text)
     return -sum(n / size * math.log2(n / size) for n in Counter(text).values()) if size else 0.0
 
 
-# Text without the escapes that JSON put into it, however often, and the way back to its places.
-#
-# A secret is often in JSON that is a text in JSON that is a text in JSON: rules must see a name in
-# quotes, and where a line begins, not the backslashes before them. Signs that an address or a page
-# has coded (``%5F``, ``&#95;``), however often, stand for themselves.
+# Text without the escapes that JSON put into it, however often, and the map back to its places.
+# A secret is often in JSON that is a text in JSON that is a text in JSON: rules must see a name in quotes, and where a
+# line begins, not the backslashes before them. Characters that an address or a page has encoded (``%5F``, ``&#95;``),
+# however often, are decoded.
 
-# A whole run of backslashes. What stands behind the first of them keeps a long run from being
-# looked at from each of its signs.
+# A whole run of backslashes. The text after the first of them prevents a long run from being scanned from each of its
+# characters.
 _BACKSLASHES = r"\\(?<!\\\\)\\*+"
 _BREAK = re.compile(_BACKSLASHES + r"[nrt]")
 _CODED = re.compile(_BACKSLASHES + r"u00(2[267bfBF]|3[cdeCDE])")
 _ESCAPED = re.compile(_BACKSLASHES + r"(?=[\"'/&+<=>])|\ufdd0+")
 _PERCENT = re.compile(r"%(?:25)*([2-7][0-9A-Fa-f])")
 _ENTITY = re.compile(r"&(?:amp;)*(#[0-9]{2,4};|#[xX][0-9A-Fa-f]{2,4};|[a-z]{2,7};)")
-_FILL = "\ufdd0"  # no character of any text: stands where a coded sign was longer than the sign
+_FILL = "\ufdd0"  # in no text: fills the place where an encoded character was longer than the character
 _CHANGED_BY_JSON = re.compile(r'[^ -~]|["\\]')
 _LEVELS = 3
 
 
 def without_breaks(text: str) -> str:
-    """A text of the same length, in which breaks that JSON has escaped are blanks.
+    """Return a text of the same length, with blanks in place of breaks that JSON has escaped.
 
-    Signs that JSON has coded by their number stand for themselves, behind backslashes, which
-    :func:`unescaped` leaves out with those before quotes.
+    Characters that JSON has encoded by number are decoded, behind backslashes, which :func:`unescaped`
+    removes with those before quotes.
     """
     if "%" in text:
         text = _PERCENT.sub(lambda match: chr(int(match.group(1), 16)).rjust(len(match.group()), _FILL), text)
@@ -494,23 +493,23 @@ def without_breaks(text: str) -> str:
 
 
 def _meant(match: re.Match[str]) -> str:
-    """The sign that an entity stands for, if it is one that secrets have."""
+    """Return the character of an entity, if it is one that secrets have."""
     sign = html.unescape(f"&{match.group(1)}")
     return sign.rjust(len(match.group()), _FILL) if len(sign) == 1 and sign.isascii() else match.group()
 
 
 def unescaped(text: str) -> str:
-    """The text without backslashes before quotes and other signs that are escaped."""
+    """Return the text without backslashes before quotes and other escaped characters."""
     return _ESCAPED.sub("", text) if "\\" in text or _FILL in text else text
 
 
 def reads_the_same(value: str) -> bool:
-    """Whether a value stands in JSON as it is."""
+    """Return whether a value is the same in JSON."""
     return _CHANGED_BY_JSON.search(value) is None
 
 
 def forms_of(value: str) -> list[str]:
-    """How a value reads in an unescaped text, by itself and within JSON of a few levels."""
+    """Return how a value reads in an unescaped text, by itself and within JSON of a few levels."""
     if reads_the_same(value):
         return [unescaped(without_breaks(value))]
     forms, given = [], {value}
@@ -520,7 +519,7 @@ def forms_of(value: str) -> list[str]:
     return sorted(set(forms))
 
 
-# Texts that are wrapped in base64: found, unwrapped, and given back with where they were.
+# Texts that are wrapped in base64: found, unwrapped, and returned with their places.
 _PIECE = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 _BLOCK = re.compile(r"(?:[A-Za-z0-9+/]{60,}(?:\r?\n|\\r\\n|\\n)[ \t]{0,32})+[A-Za-z0-9+/]{1,}={0,2}")
 _LINE_BREAK = re.compile(r"\\[rn]|\s")
@@ -531,7 +530,7 @@ _PRINTABLE = frozenset(b"\t\n\r" + bytes(range(0x20, 0x7F)))
 
 
 def wrapped_texts(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
-    """(start, stop, inner text) of every run that is base64 of ASCII text, broken lines too."""
+    """Yield (start, stop, inner text) of every run that is base64 of ASCII text, broken lines too."""
     done = 0
     for low, high in runs:
         if low < done:
@@ -550,9 +549,9 @@ def wrapped_texts(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int,
 
 
 def _unwrapped(coded: str) -> str:
-    """The text, or nothing if it is none."""
+    """Return the text, or nothing if it is none."""
     if coded == coded.lower():
-        return ""  # two dozen letters of a text always give a capital
+        return ""  # two dozen letters of a text always contain a capital
     coded = coded.rstrip("=").replace("-", "+").replace("_", "/")[:_TEXT_MAX]
     if not _is_text(_from_base64(coded[:_PROBE_CHARS])):
         return ""
