@@ -7,6 +7,7 @@ import pytest
 import holdfast
 from holdfast.library import _copy as copying
 from holdfast.session import Timers
+from holdfast.storage.files import journal
 from holdfast.storage.postgres import store as postgres_store
 from holdfast.storage.postgres.link import ServerLink
 from holdfast.storage.sqlite import store as sqlite_store
@@ -57,6 +58,22 @@ def test_making_a_session_asks_a_server_equally_often(postgres_url, monkeypatch)
         assert len(questions("early")) <= 15
         make(hf, *(f"other-{number}" for number in range(40)))
         assert len(questions("late")) <= 15
+
+
+@pytest.mark.parametrize("fed", [False, True], ids=["listed", "fed"])
+def test_names_that_were_looked_through_later_tell_of_no_stranger(hf, monkeypatch, fed):
+    """Sessions that came into the catalogue before are known by their folders: nothing is compared for them."""
+    make(hf, "a")
+    hf.list()
+    monkeypatch.setattr(journal, "_LARGE_BYTES", 1)
+    make(hf, "b", "c")
+    if fed:
+        assert hf._core.catalog.feed("b", "c") == {"b": True, "c": True}
+    assert len(hf.list()) == 3
+    taken = Taken(monkeypatch, hf.store)
+    monkeypatch.setattr(journal, "_PUT_OFF_NS", 0)
+    make(hf, "d")
+    assert (len(hf.list()), taken.count) == (4, 0)
 
 
 @pytest.mark.parametrize("module", [sqlite_store, postgres_store], ids=["sqlite", "postgres"])

@@ -169,7 +169,7 @@ class CatchUp:
             total = self.bytes + sum(entry.size for entry in some)
         for entry in work.entries:
             done = self.bytes
-            folder = entry.folder if work.folders is None else work.folders.get(entry.key)
+            folder = entry.folder if work.folders is None or entry.folder else work.folders.get(entry.key)
             self._read(entry, folder, rebooted=work.rebooted)
             self.bytes = done + entry.size
             if self._progress is not None:

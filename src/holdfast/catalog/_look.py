@@ -36,10 +36,10 @@ def look(
 
     ``rebooted`` says that the machine may have lost unsynced data: a log that was open then may be shorter than
     the index remembers. Of a log that goes on for more than ``step_bytes`` the rest is left for another look.
-    The default ``folder`` is the kept one; the default ``prices`` are those of this version.
+    The default ``folder`` is that of the entry, else the kept one; the default ``prices`` are those of this version.
     """
     if folder is None:
-        folder = "" if kept is None else kept.row.trace.folder
+        folder = entry.folder or ("" if kept is None else kept.row.trace.folder)
     reading = _Reading(store, entry, kept, folder, rebooted, prices)
     try:
         return reading.update(step_bytes)

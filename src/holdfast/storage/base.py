@@ -57,7 +57,7 @@ class Entry(NamedTuple):
     modified: int
     etag: str
     folder: str = ""
-    """In ``Store.entries`` the mark that ``Store.folders`` returns."""
+    """The mark that ``Store.folders`` returns; empty where a single look does not tell it."""
 
 
 class Stamp(NamedTuple):

@@ -107,13 +107,13 @@ class FileStore(FlushingStore):
                 if not is_id(name):
                     continue
                 try:
-                    entry = self._log_entry(prefix + name, (*above, name))
+                    entry = self._log_entry(prefix + name, (*above, name), inode)
                 except (Forbidden, Unavailable):
                     continue  # files and symlinks beside the sessions are not ours
                 if entry is not None:
                     with contextlib.suppress(HoldfastError, OSError):
                         self._spellings.note((*above, name))
-                    yield entry._replace(folder=f"{inode:x}")
+                    yield entry
 
     def entry(self, key: str) -> Entry | None:
         with translation(f"looking for {key}"):
@@ -301,10 +301,12 @@ class FileStore(FlushingStore):
         with self._tree.opened(_parts(key), doing=f"looking for {key}") as directory:
             return None if directory is None else look(self._disk, directory)
 
-    def _log_entry(self, key: str, parts: tuple[str, ...]) -> Entry | None:
+    def _log_entry(self, key: str, parts: tuple[str, ...], inode: int | None = None) -> Entry | None:
         archive = None
         with self._tree.opened(parts) as directory:
             found = None if directory is None else look(self._disk, directory)
+            if directory is not None and inode is None:
+                inode = self._disk.node(directory).inode
             if directory is not None and found is not None and found.is_archived:
                 opened = open_parts(self._disk, directory)
                 if opened is None:
@@ -318,7 +320,7 @@ class FileStore(FlushingStore):
         if archive is not None:
             # As it was when the log was archived: archiving is no change in a list.
             size, modified = archive.size, modified if archive.modified is None else archive.modified
-        return Entry(key, size, modified // _MS, etag)
+        return Entry(key, size, modified // _MS, etag, f"{inode:x}")
 
     def _claim(self, lease: FileLease) -> None:
         """Make sure that no namesake, case aside, of a key whose lease was just taken is created."""
