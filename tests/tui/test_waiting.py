@@ -61,3 +61,12 @@ async def test_the_session_of_a_question_is_read(sit, hf):
         await seat.press("enter")
         await seat.until(lambda: getattr(seat.app.screen, "conversation", None) is not None)
         await seat.until(lambda: seat.app.screen.conversation.session_id == "work")
+
+
+async def test_nothing_of_a_call_is_cut(sit, hf):
+    """What is too long for a line goes on below, so that nobody allows what they did not see."""
+    wait(hf, "work", "run_command", {"command": "echo " + "a" * 100 + " && rm -rf important"}, "aaaaaaaaaaaa")
+    async with sit(size=(80, 24)) as seat:
+        await seat.sees("work")
+        await seat.press("w")
+        await seat.sees("rm -rf important")

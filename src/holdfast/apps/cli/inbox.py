@@ -113,7 +113,7 @@ def _show(app: App, one: Waiting) -> None:
         app.out.text(f"{name} = {value if isinstance(value, str) else as_json(value)}")
     if not view.has_args and view.is_asked:
         app.out.text("Its arguments cannot be read here.", style="warning")
-    for line in view.lines:
+    for line in [*view.lines, "… and more lines"] if view.is_cut else view.lines:
         app.out.text(line, style=_STYLES.get(line[:1], ""))
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 from textual import on
@@ -24,7 +25,7 @@ from holdfast.apps.render.transcript import family, origin
 from holdfast.apps.render.words import ago, counted, forest
 from holdfast.apps.tui._dialogs import Prompt, Sheet
 from holdfast.apps.tui._entry_lines import first_line
-from holdfast.apps.tui._safe import content, lay_out, styled
+from holdfast.apps.tui._safe import content, lay_out, one_line, styled
 from holdfast.apps.tui._widgets import KeyBar, LineView, ask_beside
 from holdfast.errors import HoldfastError
 from holdfast.library import Holdfast
@@ -268,6 +269,11 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
             self.dismiss((self._ids[self._cursor], None))
 
 
+def _whole(text: str, style: str = "") -> RenderableType:
+    """Some text below a heading, on as many lines as it needs."""
+    return Padding(Text(one_line(text), style, overflow="fold"), (0, 0, 0, 4))
+
+
 class WaitingScreen(PageScreen[str | None]):
     """What sessions wait for, and answers to it; gives the session that is to be read."""
 
@@ -275,11 +281,11 @@ class WaitingScreen(PageScreen[str | None]):
         Binding("up,k", "move(-1)", "Up", show=False, priority=True),
         Binding("down,j", "move(1)", "Down", show=False, priority=True),
         Binding("y", "allow('once')", "Allow"),
-        Binding("s", "allow('session')", "In this session", show=False),
-        Binding("a", "allow('always')", "Always", show=False),
+        Binding("s", "allow('session')", "In this session"),
+        Binding("a", "allow('always')", "Always"),
         Binding("e", "edit", "Edit"),
         Binding("n", "deny", "Deny"),
-        Binding("enter", "read", "Read the session"),
+        Binding("enter", "read", "Read it"),
     ]
 
     def __init__(self, library: Holdfast) -> None:
@@ -312,15 +318,17 @@ class WaitingScreen(PageScreen[str | None]):
             lines += [line for text in self._about(one) for line in lay_out(text, width)] if is_chosen else []
         return lines
 
-    def _about(self, one: Waiting) -> list[Text]:
+    def _about(self, one: Waiting) -> list[RenderableType]:
         view = view_of(one)
         words = [one.reason] if one.reason else []
         words += [] if view.is_asked else [as_sentence(one)]
         words += [f"{name} = {as_json(value)}" for name, value in view.beside.items()]
         words += [] if view.has_args else ["Its arguments cannot be read here."]
-        shown = [styled((f"    {text}", "")) for text in words]
         signs = {"-": "red", "+": "green"}
-        return [*shown, *(styled((f"    {line}", signs.get(line[:1], ""))) for line in view.lines), Text("")]
+        lines = [*view.lines, "… and more lines"] if view.is_cut else view.lines
+        # Wrapped and never cut: nobody is to allow what they cannot see.
+        changes = [_whole(line, signs.get(line[:1], "")) for line in lines]
+        return [*(_whole(text) for text in words), *changes, Text("")]
 
     @property
     def chosen(self) -> Waiting | None:
