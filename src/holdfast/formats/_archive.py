@@ -1,4 +1,4 @@
-"""Archives: a zip file as the folder that it holds, once its table of contents is believable."""
+"""Archives: a zip file as the folder it contains, once its table of contents has been checked."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _ZipMember:
         self.modified = 0
 
     def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
-        """The bytes, at most as many as the table of contents says. Raises InvalidData."""
+        """Yield the bytes, at most as many as the table of contents says. Raises InvalidData."""
         try:
             with self._archive.open(self._info) as member:
                 while chunk := member.read(chunk_bytes):
@@ -52,21 +52,21 @@ class _ZipMember:
 
 
 def is_zip(source: Source) -> bool:
-    """Whether the source is one file, and a zip archive."""
+    """Return whether the source is one file, and a zip archive."""
     return source.is_file and source.head(source.name, len(_MARK)) == _MARK
 
 
 def holds_bundle(archive: Source) -> bool:
-    """Whether an archive that was opened is a bundle of Holdfast's own."""
+    """Return whether an opened archive is a bundle of Holdfast's own."""
     is_named = not archive.is_file and _MANIFEST in archive.names(_MANIFEST)
     return is_named and f'"{_BUNDLE}"'.encode() in archive.head(_MANIFEST)
 
 
 def open_archive(source: Source) -> Source:
-    """The folder in a zip archive; any other source as it is.
+    """Return the folder in a zip archive; any other source unchanged.
 
-    Every bound is checked by the table of contents before anything is expanded, and a member gives no more than it is
-    said to have. Archives inside of archives are not opened. Raises TooLarge and InvalidData.
+    Every bound is checked by the table of contents before anything is expanded, and a member gives no more than its
+    stated size. Archives inside archives are not opened. Raises TooLarge and InvalidData.
     """
     if not is_zip(source):
         return source
@@ -76,7 +76,7 @@ def open_archive(source: Source) -> Source:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except (zipfile.BadZipFile, ValueError, struct.error, OSError) as error:
         raise InvalidData(f"{source.name} is not a whole zip archive: {error}") from error
-    # Files that can be read: no symlinks, and none that is encrypted.
+    # Readable files: no symlinks, and none that is encrypted.
     files: dict[str, File] = {
         check_name(info.filename): _ZipMember(archive, info)
         for info in archive.infolist()
@@ -88,7 +88,7 @@ def open_archive(source: Source) -> Source:
 
 def _check_directory(tail: bytes, bounds: Bounds) -> None:
     """Bound the table of contents before it is read: each entry of it becomes an object."""
-    # As `zipfile` does: the last of the marks counts, whatever stands before it.
+    # As `zipfile` does: the last of the marks counts, whatever is before it.
     start = tail.rfind(_END_MARK)
     if start < 0 or len(tail) - start < _END.size:
         raise InvalidData("the zip archive ends too soon")
@@ -110,27 +110,25 @@ def _check_sizes(infos: list[zipfile.ZipInfo], bounds: Bounds) -> None:
 
 
 def _explodes(info: zipfile.ZipInfo, bounds: Bounds) -> bool:
-    """Whether a member says itself that it becomes absurdly large."""
+    """Return whether a member itself says that it becomes absurdly large."""
     size = info.file_size
     return size > bounds.ratio_free_bytes and size > info.compress_size * bounds.ratio_max
 
 
-# The portable bundle: a session in one file, to be read by a Holdfast that does not trust it.
-#
+# The portable bundle: a session in one file, for a Holdfast that does not trust it.
 # A bundle is a zip archive. ``manifest.json`` names every other member with its size and SHA-256;
-# ``sessions/<id>/events.jsonl`` is the log byte for byte, and beside it lie the session's documents under their own
-# names: snapshots, blobs, and what else is kept there. The same session gives the same bytes. A sealed bundle is the
-# same archive encrypted with a passphrase.
-#
-# Reading believes nothing that the archive says of itself: names, sizes and checksums are checked before a byte is
-# handed on, and expansion stops at the size that was announced.
+# ``sessions/<id>/events.jsonl`` is the log byte for byte, beside the session's documents under their own names:
+# snapshots, blobs, and others. The same session gives the same bytes. A sealed bundle is the same archive encrypted
+# with a passphrase.
+# Reading trusts no claim of the archive: names, sizes and checksums are checked before a byte is handed on, and
+# expansion stops at the stated size.
 BUNDLE_VERSION = 1
 _LOG = "events.jsonl"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say
 _MODE = 0o100600 << 16
 _LEVEL = 6
 _LEVEL_TRIAL = 1
-# A reader refuses what grows beyond its bound, so a member near to it is stored as it is.
+# A reader refuses data beyond its bound, so a member near it is stored uncompressed.
 _RATIO_MAX = 50
 _ZIP_MARKS = (_MARK, _END_MARK)
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -156,7 +154,7 @@ class _Manifest(msgspec.Struct):
 
 
 class BundledSession:
-    """One session in a bundle. What it gives was checked against the manifest."""
+    """One session in a bundle. Its data was checked against the manifest."""
 
     def __init__(self, id: str, bundle: Bundle, names: Iterable[str]) -> None:
         self.id = id
@@ -175,7 +173,7 @@ class BundledSession:
 
 
 class Bundle:
-    """A bundle that was opened: its sessions, and members that verify."""
+    """An opened bundle: its sessions, and members that verify."""
 
     def __init__(self, archive: zipfile.ZipFile, manifest: _Manifest) -> None:
         self._archive = archive
@@ -184,7 +182,7 @@ class Bundle:
         self.sessions = [BundledSession(check_id(entry.id), self, self._members) for entry in manifest.sessions]
 
     def member(self, name: str) -> bytes:
-        """The bytes of a member. Raises Damaged if they are not those that the manifest names."""
+        """Return the bytes of a member. Raises Damaged if they do not match the manifest."""
         known = self._members[name]
         data = _expand(self._archive, name, known.bytes)
         if len(data) != known.bytes or hashlib.sha256(data).hexdigest() != known.sha256:
@@ -194,14 +192,14 @@ class Bundle:
 
 
 def is_bundle(head: bytes) -> bool:
-    """Whether bytes begin like an archive; a sealed one has to be opened first."""
+    """Return whether bytes begin like an archive; a sealed one has to be opened first."""
     return head.startswith(_ZIP_MARKS)
 
 
 def write_bundle(
     id: str, log: Callable[[], Iterator[bytes]], documents: Mapping[str, Callable[[], bytes]]
 ) -> Iterator[bytes]:
-    """The bundle of a session, piece by piece; the manifest comes last, once all is known."""
+    """Yield the bundle of a session, piece by piece; the manifest comes last, once all is known."""
     sink = _Sink()
     members: list[_ManifestMember] = []
     with zipfile.ZipFile(sink, "w", allowZip64=True) as archive:
@@ -220,7 +218,7 @@ def write_bundle(
 
 
 def read_bundle(data: bytes, bounds: Bounds | None = None) -> Bundle:
-    """What a bundle holds. Raises InvalidData, Damaged, TooLarge or TooNew; expands nothing yet."""
+    """Return an opened bundle. Raises InvalidData, Damaged, TooLarge or TooNew; expands nothing yet."""
     bounds = bounds or Bounds()
     if not is_bundle(data[:4]):
         raise _refused("this is not a bundle: it does not begin like one")
@@ -245,8 +243,8 @@ def _once(read: Callable[[], bytes]) -> Iterator[bytes]:
 
 
 def _method(read: Callable[[], Iterator[bytes]]) -> int:
-    """How to pack a member: compressed, unless that would look as if it was made to explode."""
-    # Only a trial tells: what is stored must be known before the member is begun.
+    """Return how to pack a member: compressed, unless it would look like a zip bomb."""
+    # Only a trial tells: the method must be known before the member is begun.
     trial = zlib.compressobj(_LEVEL_TRIAL)
     size = packed = 0
     for chunk in read():
@@ -257,7 +255,7 @@ def _method(read: Callable[[], Iterator[bytes]]) -> int:
 
 
 class _Sink(io.RawIOBase):
-    """Where the archive is written to: bytes wait here until they are taken."""
+    """The target of the archive: bytes wait here until they are taken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -309,12 +307,12 @@ class _Adding(AbstractContextManager["_Adding"]):
 
 
 def _check_members(infos: list[zipfile.ZipInfo], bounds: Bounds) -> None:
-    """Look at names, kinds and announced sizes, before anything is expanded."""
+    """Check names, kinds and stated sizes, before anything is expanded."""
     seen: set[str] = set()
     total = 0
     for info in infos:
         name = check_name(info.filename)
-        # On a disk that knows no case the second would take the place of the first.
+        # On a case-insensitive disk the second would replace the first.
         if name.lower() in seen:
             raise _refused(f"{name[:80]!a} is in the bundle twice")
         seen.add(name.lower())
@@ -349,7 +347,7 @@ def _read_manifest(archive: zipfile.ZipFile, bounds: Bounds) -> _Manifest:
 
 
 def _compare(manifest: _Manifest, infos: dict[str, zipfile.ZipInfo]) -> None:
-    """The manifest names what is there, and nothing else is there."""
+    """Check that the manifest names exactly the members."""
     named = {member.name for member in manifest.members}
     if len(named) != len(manifest.members) or named != infos.keys() - {_MANIFEST}:
         odd = sorted(named ^ (infos.keys() - {_MANIFEST}))[:1]
@@ -363,10 +361,10 @@ def _compare(manifest: _Manifest, infos: dict[str, zipfile.ZipInfo]) -> None:
 
 
 def _expand(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
-    """At most ``size`` bytes of a member, whatever its compressed bytes would give."""
+    """Return at most ``size`` bytes of a member, whatever its compressed bytes would give."""
     try:
         with archive.open(name) as member:
-            # One byte more than announced is enough to see that it lies.
+            # One byte more than stated is enough to see that it lies.
             data = member.read(size + 1)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
         raise Damaged(f"{name[:80]!a} in the bundle cannot be unpacked: {error}") from error

@@ -1,4 +1,4 @@
-"""One file that is imported, read within bounds: whole, or line by line."""
+"""One imported file, read within bounds: whole, or line by line."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class File(Protocol):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The number of bytes."""
 
     @property
     def modified(self) -> int:
-        """When they were last changed, in Unix milliseconds; 0 if that is not known."""
+        """When they were last changed, in Unix milliseconds; 0 if unknown."""
 
     def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
-        """The bytes from the start, piece by piece."""
+        """Yield the bytes from the start, piece by piece."""
 
 
 class MemoryFile:
@@ -47,9 +47,9 @@ class MemoryFile:
 
 
 def read_whole(file: File, name: str, most: int, bounds: Bounds) -> bytes:
-    """A file, expanded. Raises TooLarge if it has more bytes, InvalidData if it is cut short."""
+    """Return a file, expanded. Raises TooLarge if it has more bytes, InvalidData if it is cut short."""
     parts, total = [], 0
-    # In one piece where that is possible, so that it is in memory once.
+    # In one piece where possible, so that it is in memory once.
     for chunk in expanded(file.chunks(max(min(file.size, most) + 1, 16)), bounds):
         total += len(chunk)
         if total > most:
@@ -59,8 +59,8 @@ def read_whole(file: File, name: str, most: int, bounds: Bounds) -> bytes:
 
 
 def read_lines(file: File, bounds: Bounds) -> Iterator[bytes]:
-    """The lines of a log that are not blank, without their newline. Raises as reading it does."""
-    # A line may go over any number of chunks: what is left of it grows without being copied.
+    """Yield the lines of a log that are not blank, without their newline. Raises like reading it."""
+    # A line may span any number of chunks: the rest grows without being copied.
     rest, total = bytearray(), 0
     for chunk in expanded(file.chunks(CHUNK_BYTES), bounds):
         total += len(chunk)
@@ -88,7 +88,7 @@ def _check_line(line: bytes | bytearray, bounds: Bounds) -> None:
 
 def check_line_count(file: File, name: str, bounds: Bounds) -> None:
     """Raise TooLarge for a log of too many lines, before the first of them is kept."""
-    # Counted before anything is kept: a log that is refused must not be recorded in part.
+    # Counted before anything is kept: a refused log must not be recorded in part.
     count = since = 0
     try:
         for chunk in expanded(file.chunks(CHUNK_BYTES), bounds):
@@ -97,38 +97,38 @@ def check_line_count(file: File, name: str, bounds: Bounds) -> None:
             if count > bounds.lines_max or since > bounds.line_bytes_max:
                 break
     except (InvalidData, TooLarge):
-        return  # told when it is read
+        return  # reported when it is read
     if count > bounds.lines_max:
         told = f"{name} has more than {bounds.lines_max:,} lines"
         raise TooLarge(told, remedy="Split the file; nothing of it was recorded.", limit="lines_max")
 
 
-# Expanding gzip and zstd as the bytes are wanted, and stopping where it becomes absurd.
+# Expanding gzip and zstd on demand, and stopping where it becomes absurd.
 FILLS_A_DISK = "Such a file is made to fill a disk; nothing of it was kept."
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPED = tuple(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))
-"""How a frame begins that holds no data: archives of ours begin with one."""
+"""The beginnings of frames without data: archives of ours begin with one."""
 _STEP_BYTES = 256 * 1024
-# What is left after a member is copied: of a large piece full of tiny ones that takes for ever.
+# The rest is copied for each member: with a large piece full of tiny ones that takes for ever.
 _SLICE_BYTES = 16 * 1024
 _MEMBERS_MAX = 50_000
 _WINDOW_LOG_MAX = 25  # 32 MiB: what every decoder must be able to hold is 8 MiB
 
 
 def is_compressed(head: bytes) -> bool:
-    """Whether bytes begin like gzip or zstd."""
+    """Return whether bytes begin like gzip or zstd."""
     return head.startswith((_GZIP, _ZSTD, *_ZSTD_SKIPPED))
 
 
 def expanded(chunks: Iterator[bytes], bounds: Bounds) -> Iterator[bytes]:
-    """The bytes as they were before they were compressed; others as they are.
+    """Yield the expanded bytes; uncompressed ones unchanged.
 
     Raises TooLarge where the ratio shows a bomb, InvalidData where the stream is damaged or ends
-    too soon, after the bytes that are whole. A compressed stream inside of one is not expanded.
+    too soon, after the intact bytes. A compressed stream inside one is not expanded.
     """
     first = next(chunks, b"")
-    # A source may hand over a single byte first, which is no mark yet.
+    # A source may return a single byte first, too few for a mark.
     if len(first) < len(_ZSTD):
         first += next(chunks, b"")
     if first.startswith(_GZIP):
@@ -145,7 +145,7 @@ def _sliced(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Members:
-    """Counts the members of a stream: each costs something, however little is in it."""
+    """Counts the members of a stream: each has a cost, however little is in it."""
 
     _count = 0
 
@@ -170,7 +170,7 @@ class _Gzip(_Members):
                 self._count_one()
                 self._one = zlib.decompressobj(wbits=31)
             yield self._one.decompress(data, _STEP_BYTES)
-            # Output is taken step by step: a bomb shows itself before it is in memory.
+            # Output is taken step by step: a bomb is detected before it is in memory.
             data = self._one.unused_data or self._one.unconsumed_tail
 
     @property
@@ -224,10 +224,9 @@ def _unpack(unpacker: _Gzip | _Zstd, chunks: Iterator[bytes], bounds: Bounds) ->
         raise InvalidData("the compressed data ends too soon")
 
 
-# How much a file from elsewhere may hold, and the checks that come before it is expanded.
-#
-# Nobody vouches for such a file. Each bound is well above what tools write, and each is checked before the memory is
-# spent: a file of a few kilobytes must not become gigabytes.
+# Bounds of foreign files, and the checks before they are expanded.
+# Such a file is untrusted. Each bound is well above what tools write, and each is checked before the memory is spent: a
+# file of a few kilobytes must not become gigabytes.
 _KIB = 1024
 _MIB = 1024 * _KIB
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -242,7 +241,7 @@ _NAME_CHARS_MAX = 1_000
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """The bounds of one import. Over one of them TooLarge is raised, or the part is left out."""
+    """The bounds of one import. Beyond one of them TooLarge is raised, or the part is left out."""
 
     document_bytes_max: int = 48 * _MIB
     """One file that has to be read as a whole, such as a JSON document, after expansion."""
@@ -255,24 +254,24 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     values_max: int = 500_000
     """Members and items of one JSON document: each costs a hundred bytes once it is read."""
     depth_max: int = 200
-    """Nesting of JSON. What is deeper than an event may be is kept as text."""
+    """Nesting of JSON. Deeper values than an event allows are kept as text."""
     database_bytes_max: int = 512 * _MIB
     ratio_max: int = 200
-    """Bytes out for one byte in: text reaches 20, what was made to explode reaches 1000."""
+    """Bytes out for one byte in: text reaches 20, a bomb reaches 1000."""
     ratio_free_bytes: int = _MIB
-    """Up to here the ratio does not count: a short log may well consist of one word."""
+    """Up to this size the ratio does not count: a short log may well consist of one word."""
     files_max: int = 20_000
     """Files below one folder, or in one archive."""
     levels_max: int = 12
     """Folders within folders."""
     archive_bytes_max: int = 512 * _MIB
-    """One archive or bundle as it is, not expanded."""
+    """One archive or bundle, unexpanded."""
     directory_bytes_max: int = 4 * _MIB
     """The table of contents of an archive."""
 
 
 def check_name(name: str) -> str:
-    """``name`` itself, if as a path it stays below its place; InvalidData for ``..``, a drive, a backslash, NUL."""
+    """Return ``name`` if as a path it stays below its place; InvalidData for ``..``, a drive, a backslash, NUL."""
     parts = name.split("/")
     if (
         not name
@@ -287,7 +286,10 @@ def check_name(name: str) -> str:
 
 
 def decode_document(data: bytes, bounds: Bounds) -> Any:
-    """The value of JSON bytes, as :func:`decode_value`. Raises TooLarge or InvalidData, before it costs much memory."""
+    """Return the value of JSON bytes, as :func:`decode_value`.
+
+    Raises TooLarge or InvalidData, before it costs memory.
+    """
     # Editors of Windows put a mark before UTF-8, which JSON does not allow.
     data = data.removeprefix(BYTE_ORDER_MARK)
     if len(data) > bounds.document_bytes_max:
@@ -297,7 +299,7 @@ def decode_document(data: bytes, bounds: Bounds) -> Any:
 
 
 def decode_or_none(data: bytes, bounds: Bounds) -> Any:
-    """The value of JSON bytes, as :func:`decode_document`; None for what it refuses."""
+    """Return the value of JSON bytes, as :func:`decode_document`; None for invalid ones."""
     try:
         return decode_document(data, bounds)
     except (InvalidData, TooLarge):
@@ -305,7 +307,7 @@ def decode_or_none(data: bytes, bounds: Bounds) -> Any:
 
 
 def decode_value(data: bytes) -> Any:
-    """The value of JSON as tools write it: lone surrogates, NaN, text that is not UTF-8. Raises InvalidData."""
+    """Return the value of JSON as tools write it: lone surrogates, NaN, text that is not UTF-8. Raises InvalidData."""
     try:
         return decode_json(data)
     except InvalidData:
@@ -318,8 +320,8 @@ def decode_value(data: bytes) -> Any:
 
 
 def _check_shape(data: bytes, bounds: Bounds) -> None:
-    """Bound nesting and the number of values by the punctuation that is in no string."""
-    # A quick count that strings may only make larger; where it is small enough nothing else is needed.
+    """Bound nesting and the number of values by the punctuation outside strings."""
+    # A quick upper bound, which strings only make larger; where it is small enough nothing else is needed.
     opened = data.count(b"{") + data.count(b"[")
     if opened + data.count(b",") <= bounds.values_max and opened <= bounds.depth_max:
         return
@@ -335,11 +337,11 @@ def _check_shape(data: bytes, bounds: Bounds) -> None:
 
 
 def _without_strings(data: bytes) -> Iterator[bytes]:
-    """What stands outside of strings, piece by piece, so that it can be given up early."""
+    """Yield the text outside strings, piece by piece, so that it can stop early."""
     start, size = 0, _WINDOW_BYTES
     while start < len(data):
         window = data[start : start + size]
-        # What comes before a string that goes on after the window.
+        # The part before a string that goes on after the window.
         whole = window if start + size >= len(data) else next(_WHOLE.finditer(window))[0]
         if not whole:
             size *= 2  # a string that is longer than the window

@@ -1,4 +1,4 @@
-"""A session as another tool kept it, on the way to becoming one of ours."""
+"""Another tool's session, before it becomes one of ours."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _LAST_MS = 253_402_300_799_999
 
 
 class ForeignDraft(msgspec.Struct):
-    """An event to be.
+    """A future event.
 
-    ``timestamp`` is Unix milliseconds, None where the source has no time. ``raw`` is the source as
-    it came and lands in ``data["raw"]``. ``key`` is stable within the source: a second import of
-    the same session leaves out what has a known key. Without one the key is made of the content.
+    ``timestamp`` is Unix milliseconds, None if the source has no time. ``raw`` is the unchanged source and is kept in
+    ``data["raw"]``. ``key`` is stable within the source: a second import of the same session leaves out known keys.
+    Without one the key is made from the content.
     """
 
     type: str
@@ -44,7 +44,7 @@ class ForeignDraft(msgspec.Struct):
 
 
 class Foreign(msgspec.Struct):
-    """One session as another tool kept it. ``problems`` says in words what could not be read."""
+    """One session as another tool kept it. ``problems`` lists in words what could not be read."""
 
     tool: str
     foreign_id: str
@@ -55,33 +55,33 @@ class Foreign(msgspec.Struct):
     cwd: str | None = None
     parent: str | None = None  # the foreign id of the session that this one was forked from
     version: str | None = None
-    scope: str | None = None  # what tells it from another session of the same foreign id, where that is not unique
+    scope: str | None = None  # distinguishes sessions of the same foreign id, where that is not unique
     other_scope: str | None = None
-    """Such a scope that counts only if the session of its foreign id here has nothing in common."""
+    """A scope that counts only if the session of its foreign id here has nothing in common."""
     provider_type: str | None = None
-    agent_id: str | None = None  # the agent whose session it is, as the tool names it
+    agent_id: str | None = None  # the agent of the session, as the tool names it
     problems: list[str] = msgspec.field(default_factory=list)
     refusal: HoldfastError | None = None  # why nothing of it may be recorded
 
 
 @runtime_checkable
 class Reader(Protocol):
-    """Knows the files of one tool. Reading never writes, and is tolerant of what is damaged."""
+    """Reads the files of one tool. Reading never writes, and tolerates damage."""
 
     tool: str
     places: tuple[str, ...]  # where the tool keeps its sessions: globs below the home directory
 
     def claims(self, source: Source) -> bool:
-        """Whether the source is this tool's, by its content."""
+        """Return whether the source is this tool's, by its content."""
 
     def read(self, source: Source) -> Iterator[Foreign]:
-        """The sessions in it."""
+        """Yield the sessions in it."""
 
 
 def session_id_of(tool: str, foreign_id: str, scope: str | None = None) -> str:
-    """The id under which a foreign session is kept here: the same one every time.
+    """Return the id under which a foreign session is kept here: the same one every time.
 
-    The foreign id stays readable in it; a digest keeps apart what differs only by tool, scope, case
+    The foreign id stays readable in it; a digest distinguishes ids that differ only by tool, scope, case
     or characters that an id of ours cannot have.
     """
     # NUL is in no id, so that no two of them make one text.
@@ -92,23 +92,23 @@ def session_id_of(tool: str, foreign_id: str, scope: str | None = None) -> str:
 
 
 def frame(tool: str, raw: Any, timestamp: int | None = None, key: str | None = None) -> ForeignDraft:
-    """A draft for what carries nothing of the conversation, but came with it."""
+    """Return a draft for data outside the conversation that came with it."""
     return ForeignDraft("frame", {"direction": "imported", "tool": tool}, timestamp, key=key, raw=raw)
 
 
 def check_version(name: str, tool: str, version: Any, newest: int) -> None:
-    """Raise what :func:`refusal_of` gives for a document, if it is refused."""
+    """Raise the error of :func:`refusal_of` for a document, if it is refused."""
     if refusal := refusal_of(name, tool, version, newest):
         raise refusal
 
 
 def refusal_of(name: str, tool: str, version: Any, newest: int) -> TooNew | None:
-    """The refusal of a document of an unknown version (None: before there were versions); None if it is known."""
+    """Return the refusal of a document of an unknown version (None: older than versions); None if known."""
     try:
         number = float(version) if isinstance(version, (int, float, str)) else float("nan")
     except (ValueError, OverflowError):
         number = float("nan")
-    # A version such as 1.5 only adds to 1, and can be read by who knows 1.
+    # A version such as 1.5 only adds to 1, and is readable for readers of 1.
     if version is None or number < newest + 1:
         return None
     return TooNew(
@@ -118,7 +118,7 @@ def refusal_of(name: str, tool: str, version: Any, newest: int) -> TooNew | None
 
 
 def read_time(value: Any) -> int | None:
-    """Unix milliseconds from a time as tools write it; None for what is none.
+    """Return Unix milliseconds from a time as tools write it; None if it is invalid.
 
     Takes ISO 8601 with any number of fraction digits, ``Z``, an offset or none (then it is local
     time), and numbers of seconds, milliseconds, microseconds or nanoseconds.
@@ -142,13 +142,12 @@ def _sane(stamp: int) -> int | None:
     return stamp if 0 < stamp <= _LAST_MS else None
 
 
-# Making what comes from elsewhere fit to be recorded: plain values, known types, stable keys.
-#
+# Making foreign data fit to be recorded: plain values, known types, stable keys.
 # An append refuses what it cannot record faithfully. Here such a value is replaced by the nearest that can be, while
-# the source line, which is kept beside it, still says how it was.
+# the source line, which is kept beside it, still has the original.
 
-# What a file may bring. Permissions, plugins, tools, settings and instructions are not among them: they would act on
-# this machine in the name of whoever made the file.
+# The types that a file may bring. Permissions, plugins, tools, settings and instructions are not among them: they would
+# act on this machine in the name of the file's author.
 ALLOWED_TYPES = frozenset(
     """
     user assistant system thinking tool_call tool_result retracted compaction
@@ -158,29 +157,29 @@ ALLOWED_TYPES = frozenset(
     title tag untag link frame
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
-# They keep a session from being removed here, which no file from elsewhere may decide.
+# They keep a session from being deleted here, which no foreign file may decide.
 _RESERVED_METADATA = frozenset({"pinned", "legal_hold"})
 _DEPTH_MAX = 50
 _DIGITS_MAX = 64
 _KEY_CHARS_MAX = 120
 _STATE_BYTES_MAX = 200_000
 _WHOLE_STATE = frozenset({"title", "tag", "untag", "link", "metadata", "task", "todo_update"})
-# No line of a log may hold the sign itself; its picture tells that it was there.
+# No line of a log may contain NUL itself; its picture shows that it was there.
 _NUL = "\u2400"
 
 
 def fit_drafts(foreign: Foreign) -> Iterator[ForeignDraft]:
-    """The drafts of a session, each with a key and a time, and with what may be recorded.
+    """Return the drafts of a session, each with a key and a time, and with recordable content.
 
     The key depends only on the content and on how often it came before, so that a grown source
-    gives the same keys for what it held before.
+    gives the same keys for its old entries.
     """
     seen: dict[str, int] = {}
     ends = _Ends()
     stamp = foreign.created_at
     for draft in foreign.drafts:
         fitted = _fit(draft, foreign.tool)
-        # What has no time happened when the one before it did.
+        # An entry without a time happened when the one before it did.
         stamp = draft.timestamp or stamp
         key = _key(fitted)
         count = seen[key] = seen.get(key, -1) + 1
@@ -192,7 +191,7 @@ def fit_drafts(foreign: Foreign) -> Iterator[ForeignDraft]:
 
 
 def fit_value(value: Any, depth: int = _DEPTH_MAX) -> Any:
-    """The nearest value that can be recorded."""
+    """Return the nearest value that can be recorded."""
     if isinstance(value, str):
         return _fit_text(value)
     if isinstance(value, dict):
@@ -238,7 +237,7 @@ def _fit(draft: ForeignDraft, tool: str) -> ForeignDraft:
 
 
 def _fit_raw(raw: Any) -> Any:
-    """The source as it came; bytes that are no text stay whole as base64."""
+    """Return the unchanged source; bytes that are not text become base64."""
     if not isinstance(raw, bytes):
         return fit_value(raw)
     try:
@@ -261,7 +260,7 @@ def _digest(data: bytes) -> str:
 
 
 class _Ends:
-    """What a session leaves open: nobody is going to go on with it here."""
+    """The open ends of a session: it will not be continued here."""
 
     def __init__(self) -> None:
         self._calls: dict[str, None] = {}
@@ -278,8 +277,8 @@ class _Ends:
             self._turns.pop(draft.run or "", None)
 
     def drafts(self, stamp: int | None) -> Iterator[ForeignDraft]:
-        """The ends of turns that are missing."""
-        # A call that nobody answers would wait for ever: its turn is ended.
+        """Return the missing ends of turns."""
+        # A call without an answer would wait for ever: its turn is ended.
         if self._calls:
             self._turns.setdefault("", None)
         for name, run in self._turns.items():

@@ -1,4 +1,4 @@
-"""Sessions of ours by themselves: a folder of a store, the lines of a log, or a JSON document."""
+"""Single sessions of ours: a folder of a store, the lines of a log, or a JSON document."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _PARTS_MAX = 16
 _BLOBS = "blobs/"
 _KEPT = (_BLOBS, "snapshots/")
 _ENDINGS = (".zst", ".gz", ".jsonl", ".json")
-# What was recorded once is not measured again; only where payloads begin to lie apart counts.
+# What was recorded once is not measured again; only the threshold for payloads counts.
 _LIMITS = Limits(message_bytes_max=1 << 40, session_bytes_max=1 << 50)
 
 
 class OwnLog:
-    """The session in such a folder, or in a file that holds nothing but its log: its bytes, as a bundle has them."""
+    """The session in such a folder, or in a file that holds only its log, as bytes like those in a bundle."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -40,7 +40,7 @@ class OwnLog:
         self.documents = [name for name in source.names() if name.startswith(_KEPT)]
 
     def log(self) -> bytes:
-        """The bytes of the log up to the last whole line. Raises InvalidData and TooLarge."""
+        """Return the bytes of the log up to the last complete line. Raises InvalidData and TooLarge."""
         source = self._source
         plain = source.name if source.is_file else next((name for name in _LOGS if source.has(name)), None)
         data = self._branch() if plain is None else source.read(plain, source.bounds.archive_bytes_max)
@@ -50,7 +50,7 @@ class OwnLog:
         return self._source.raw(name)
 
     def _branch(self) -> bytes:
-        """What is inherited from other logs, and what came after it."""
+        """Return the inherited bytes, and those after them."""
         value = self._source.json(_BASE)
         sizes = value.get("bytes") if isinstance(value, dict) else None
         if not isinstance(sizes, list) or len(sizes) > _PARTS_MAX:
@@ -69,7 +69,7 @@ class OwnLog:
 
 
 class _WrittenEvent(msgspec.Struct):
-    """An event as a document has it."""
+    """An event in a document."""
 
     seq: int
     type: str
@@ -81,7 +81,7 @@ class _WrittenEvent(msgspec.Struct):
 
 
 class OwnDocument:
-    """The session in a JSON document, from which the log is made again. Raises TooNew, or InvalidData if it is none."""
+    """The session in a JSON document, from which the log is rebuilt. Raises TooNew, or InvalidData if it is none."""
 
     def __init__(self, source: Source) -> None:
         value = source.json(source.name)
@@ -121,19 +121,19 @@ OwnSession = OwnLog | OwnDocument
 
 
 def is_own_session(source: Source) -> bool:
-    """Whether a source is a session of ours by itself, by its content."""
+    """Return whether a source is a single session of ours, by its content."""
     if not source.is_file:
         return _is_folder(source)
     if _begins(source, source.name):
         return True
     value = source.glimpse(source.name)
-    if value is None:  # no document, or one that was cut short since
+    if value is None:  # not a document, or one that was cut short since
         return source.head(source.name).startswith(b'{"format":"%b"' % DOCUMENT_FORMAT.encode())
     return isinstance(value, dict) and value.get("format") == DOCUMENT_FORMAT
 
 
 def own_session(source: Source) -> OwnSession:
-    """The session of ours that a source is. Raises TooNew, InvalidData and TooLarge."""
+    """Return the session of ours in a source. Raises TooNew, InvalidData and TooLarge."""
     is_log = not source.is_file or _begins(source, source.name)
     return OwnLog(source) if is_log else OwnDocument(source)
 
@@ -143,10 +143,10 @@ def _id_for(name: str) -> str:
 
 
 def _is_folder(source: Source) -> bool:
-    """Whether a folder holds a session of ours."""
+    """Return whether a folder holds a session of ours."""
     names = [name for name in _LOGS if source.has(name)]
     if names:
-        # An archived log that does not expand is ours all the same, and must not pass for nothing.
+        # An archived log that does not expand is still ours, and must not be ignored.
         if not source.head(names[0]) and source.size(names[0]):
             source.pass_over(names[0], "the log is compressed, and damaged at its beginning")
         return _begins(source, names[0])
@@ -154,12 +154,12 @@ def _is_folder(source: Source) -> bool:
 
 
 def is_own_log(source: Source) -> bool:
-    """Whether a single file is the log in such a folder."""
+    """Return whether a single file is the log in such a folder."""
     return source.is_file and source.name in _LOGS and _begins(source, source.name)
 
 
 def _begins(source: Source, name: str) -> bool:
-    """Whether a log begins as ours do. Other tools number their lines, but do not sum them up."""
+    """Return whether a log begins like ours. Other tools number their lines, but have no checksums."""
     match decode_or_none(source.head(name).partition(b"\n")[0], source.bounds):
         case {"type": "session_start", "seq": 0, "crc": _, "data": {"log": str()}}:
             return True

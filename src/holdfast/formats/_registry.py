@@ -1,4 +1,4 @@
-"""The readers of all tools, in the order in which they are asked whose a file is."""
+"""The readers of all tools, in the order in which they are asked about a file."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ GENERAL = "messages"
 
 
 def all_readers() -> tuple[Reader, ...]:
-    """Every reader, loaded now."""
+    """Return every reader, loaded now."""
     return tuple(reader_of(name) for name in READERS)
 
 
 def reader_of(tool: str) -> Reader:
-    """The reader of a tool by its name; UsageError, with the names there are, if there is none."""
+    """Return the reader of a tool by its name. Raises UsageError, with the known names, if there is none."""
     name = tool.replace("-", "_") if isinstance(tool, str) else None
     if name not in READERS:
         known = ", ".join(sorted(READERS)).replace("_", "-")
@@ -37,15 +37,15 @@ def reader_of(tool: str) -> Reader:
 
 
 def reader_for(source: Source, *, general: bool = True) -> Reader | None:
-    """The first reader that claims the source, by its content, or None; ``general``: also plain message lists."""
+    """Return the first reader that claims the source, or None; ``general``: also plain message lists."""
     names = (name for name in READERS if general or name != GENERAL)
     return next((reader for name in names if claims(reader := reader_of(name), source)), None)
 
 
 def claims(reader: Reader, source: Source) -> bool:
-    """Whether a reader claims the source; a file that it stumbles over is none of its own."""
+    """Return whether a reader claims the source; a file that crashes it is not its own."""
     try:
-        # A stranger's file may be anything: what makes one reader stumble may be another's.
+        # A foreign file may be anything: it may crash one reader and be another's.
         return reader.claims(source)
     except (HoldfastError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return False
@@ -56,7 +56,7 @@ Write = Callable[[Recorded, ExportOptions], Iterator[bytes]]
 
 
 class Format(NamedTuple):
-    """One format: what it is for, how its files end, and which function writes it."""
+    """One format: its purpose, the suffix of its files, and its writer."""
 
     name: str
     about: str
@@ -66,11 +66,11 @@ class Format(NamedTuple):
 
     @property
     def is_native(self) -> bool:
-        """Whether another tool takes such files for its own."""
+        """Whether another tool accepts such files as its own."""
         return self.name in NATIVE
 
     def write(self, recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
-        """The session in this format, piece by piece."""
+        """Yield the session in this format, piece by piece."""
         module, _, name = self.writer.partition(":")
         found = getattr(import_module(f"holdfast.formats.writers.{module}"), name)
         write: Write = found(self.name) if self.writer == _MESSAGES else found
@@ -104,7 +104,7 @@ _SHORT = {"md": "markdown", "txt": "text", "holdfast": "bundle", "claude": "clau
 
 
 def format_of(name: str) -> Format:
-    """The format of this name. Raises UsageError, with the names there are, for another."""
+    """Return the format of this name. Raises UsageError, with the known names, for another."""
     found = FORMATS.get(_SHORT.get(name, name)) if isinstance(name, str) else None
     if found is None:
         raise UsageError(f"there is no format {name!r} to export to", remedy=f"One of: {', '.join(FORMATS)}.")

@@ -1,7 +1,7 @@
-"""What is imported: a file or a folder as named bytes, read lazily and within bounds.
+"""The source of an import: a file or a folder as named bytes, read lazily and within bounds.
 
-A source is given its files; it opens none itself. Gzip and zstd are seen by their first bytes and
-expanded on the way, so readers never meet them.
+A source is given its files; it opens none itself. Gzip and zstd are recognised by their first bytes and
+expanded on the way, so readers never see them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Beside = Callable[[str], File | None]
 class Source:
     """A file or a folder tree. Names are relative, with ``/`` between the parts.
 
-    ``name`` is the file's or folder's own name. A source that is one file can also reach what lies
-    beside it in the same folder, by name (``has``, ``read`` …), though ``names`` does not list it.
+    ``name`` is the file's or folder's own name. A source that is one file can also reach the files beside it in the
+    same folder, by name (``has``, ``read`` …), though ``names`` does not list them.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Source:
     ) -> None:
         self.name = name
         self.is_file = is_file
-        self.folder = folder  # the name of the folder that it lies in; some tools put a project's name there
+        self.folder = folder  # the name of its folder; some tools put a project's name there
         self.bounds = bounds or Bounds()
         self._files = {path: MemoryFile(file) if isinstance(file, bytes) else file for path, file in files.items()}
         self._beside = beside
@@ -69,59 +69,59 @@ class Source:
 
     @classmethod
     def of_bytes(cls, name: str, data: bytes, bounds: Bounds | None = None) -> Source:
-        """A source that is one file, in memory."""
+        """Return a source that is one file, in memory."""
         return cls(name, {name: data}, is_file=True, bounds=bounds)
 
     def names(self, ending: str = "") -> list[str]:
-        """The files, in order of their names; those that end so."""
+        """Return the files, in order of their names; with an ending, those that have it."""
         return sorted(name for name in self._files if name.endswith(ending))
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of that name, also beside a source that is one file."""
+        """Return whether there is a file of that name, also beside a source that is one file."""
         return self._find(name) is not None
 
     def size(self, name: str) -> int:
-        """The size of a file as it is, not expanded."""
+        """Return the size of a file, unexpanded."""
         return self._file(name).size
 
     def is_used(self) -> bool:
-        """Whether a reader has read all of it already, as a part of something larger."""
+        """Return whether a reader has read all of it already, as a part of something larger."""
         return all(self._way + name in self._shared.used for name in self._files)
 
     def use(self, name: str) -> None:
-        """Count a file as read, also one of a session that another file tells."""
+        """Count a file as read, also one whose session is read from another file."""
         self._shared.used.add(self._way + name)
 
     def looked_at(self) -> tuple[int, int]:
-        """How many files were read up to now, and how many there are."""
+        """Return how many files were read so far, and how many there are."""
         return min(len(self._shared.used), len(self._files)), len(self._files)
 
     def is_partly_used(self) -> bool:
-        """Whether a file directly in this folder was read already."""
+        """Return whether a file directly in this folder was read already."""
         start = len(self._way)
         return any(name.startswith(self._way) and "/" not in name[start:] for name in self._shared.used)
 
     def rest(self) -> Source:
-        """The folder without the files that were read already."""
+        """Return the folder without the files that were read already."""
         used = self._shared.used
         left = {name: file for name, file in self._files.items() if self._way + name not in used}
         return self._part(self.name, left, "", folder=self.folder)
 
     @property
     def refusal(self) -> HoldfastError | None:
-        """Why the first of its files that could not be read was refused; None if all could be."""
+        """The reason why the first unreadable file was refused; None if all could be read."""
         return self._shared.refusal
 
     def pass_over(self, name: str, reason: str) -> None:
-        """Tell that something is not here, or cannot be read, though a session must be in it."""
+        """Report that something is missing, or cannot be read, though a session must be in it."""
         self._shared.passed_over[self._way + name, reason] = None
 
     def passed_over(self) -> list[tuple[str, str]]:
-        """What was passed over so far, here and in all parts of the source, each once, and why."""
+        """Return what was skipped so far, here and in all parts of the source, each once, and why."""
         return list(self._shared.passed_over)
 
     def damage(self, name: str) -> str | None:
-        """Why a file that begins like a JSON document is none; None if it is one, or no JSON."""
+        """Return why a file that begins like a JSON document is not one; None if it is one, or not JSON."""
         known = self._decoded(name) if self._begins_as_document(name) else None
         return str(known) if isinstance(known, HoldfastError) else None
 
@@ -133,31 +133,31 @@ class Source:
                     pass
 
     def head(self, name: str, size: int = HEAD_BYTES) -> bytes:
-        """The first bytes of a file, as many as there are; empty if it cannot be read."""
+        """Return the first bytes of a file, as many as there are; empty if it cannot be read."""
         if size > HEAD_BYTES:
             return self._begin(name, size)
         return self.remember("head", name, lambda: self._begin(name, HEAD_BYTES))[:size]
 
     def tail(self, name: str, size: int) -> bytes:
-        """The last bytes of a file as it is, with no more of it in memory than that."""
+        """Return the last bytes of a file, unexpanded, with no more of it in memory than that."""
         found = b""
-        # A file can only be read from its start, so all of it passes by.
+        # A file can only be read from its start, so all of it is read.
         for chunk in self._file(name).chunks(CHUNK_BYTES):
             found = (found + chunk)[-size:]
         return found
 
     def remember(self, what: str, name: str, make: Callable[[], T]) -> T:
-        """What ``make`` gives for a file, made once: many readers ask the same of it."""
+        """Return the result of ``make`` for a file, made once: many readers need the same."""
         return self._shared.get(what, self._way + name, make)
 
     def read(self, name: str, limit: int | None = None) -> bytes:
-        """A whole file. Raises TooLarge above ``limit``, InvalidData if it is cut short."""
+        """Return a whole file. Raises TooLarge above ``limit``, InvalidData if it is cut short."""
         self.use(name)
         most = self.bounds.document_bytes_max if limit is None else limit
         return read_whole(self._file(name), name, most, self.bounds)
 
     def raw(self, name: str) -> bytes:
-        """A whole file as it is, not expanded. Raises TooLarge."""
+        """Return a whole file, unexpanded. Raises TooLarge."""
         self.use(name)
         file, most = self._file(name), self.bounds.archive_bytes_max
         if file.size > most:
@@ -165,7 +165,7 @@ class Source:
         return b"".join(file.chunks(CHUNK_BYTES))
 
     def json(self, name: str) -> Any:
-        """The value of a JSON file, not to be changed. Raises InvalidData and TooLarge."""
+        """Return the value of a JSON file, not to be changed. Raises InvalidData and TooLarge."""
         self.use(name)
         known = self._decoded(name)
         if isinstance(known, HoldfastError):
@@ -173,19 +173,19 @@ class Source:
         return known
 
     def glimpse(self, name: str) -> Any:
-        """The value of a JSON file, to see whose it is; None for what is no JSON document."""
+        """Return the value of a JSON file, to recognise its tool; None if it is not a JSON document."""
         known = self._decoded(name) if self._begins_as_document(name) else None
         return None if isinstance(known, HoldfastError) else known
 
     def first(self, name: str) -> Any:
-        """The value of the first line of a JSONL file; None if that is none."""
+        """Return the value of the first line of a JSONL file; None if that is invalid."""
         return decode_or_none(self._text(name).partition(b"\n")[0], self.bounds)
 
     def lines(self, name: str, problems: list[str] | None = None) -> Iterator[bytes]:
-        """The lines of a log that are not blank, without their newline, within bounds.
+        """Yield the lines of a log that are not blank, without their newline, within bounds.
 
-        What cannot be read ends the log there and is told in ``problems``; without a list to tell
-        it in, it is raised: TooLarge or InvalidData. A log of too many lines is always refused.
+        An unreadable part ends the log there and is reported in ``problems``; without such a list it raises
+        TooLarge or InvalidData. A log of too many lines is always refused.
         """
         file = self._file(name)
         check_line_count(file, name, self.bounds)
@@ -198,7 +198,7 @@ class Source:
             problems.append(f"{name}: {error}; what comes after it was not read")
 
     def values(self, name: str, problems: list[str]) -> Iterator[tuple[bytes, Any]]:
-        """The lines of a JSONL file with their values; a line that is no JSON is told and left."""
+        """Yield the lines of a JSONL file with their values; an invalid line is reported and skipped."""
         for number, line in enumerate(self.lines(name, problems), 1):
             try:
                 yield line, decode_document(line, self.bounds)
@@ -206,23 +206,23 @@ class Source:
                 problems.append(f"{name}: line {number} was left out: {error}")
 
     def database(self, name: str) -> ForeignDatabase:
-        """A copy in memory of a SQLite file with its ``-wal``, to be closed. Raises InvalidData and TooLarge."""
+        """Return a copy in memory of a SQLite file with its ``-wal``, to be closed. Raises InvalidData and TooLarge."""
         from holdfast.storage import copy_database
 
         limit = self.bounds.database_bytes_max
-        # What a running tool wrote last is in its journal until SQLite folds it in.
+        # The last writes of a running tool are in its journal until SQLite merges it.
         wal = f"{name}-wal"
         return copy_database(self.read(name, limit), self.read(wal, limit) if self.has(wal) else b"")
 
     def only(self, name: str) -> Source:
-        """One of the files as a source of its own; what lies beside it can be reached."""
+        """Return one of the files as a source of its own; the files beside it can be reached."""
         folder = posixpath.dirname(name)
 
         def beside(other: str) -> File | None:
             return self._find(posixpath.join(folder, other))
 
         own = posixpath.basename(name)
-        # A file is itself already, and would lose what lies beside it.
+        # A file is itself already, and would lose the files beside it.
         if self.is_file and own == name:
             return self
         above = posixpath.basename(folder) or (self.folder if self.is_file else self.name)
@@ -230,24 +230,24 @@ class Source:
         return self._part(own, {own: self._file(name)}, way, folder=above, is_file=True, beside=beside)
 
     def below(self, folder: str) -> Source:
-        """One of the folders as a source of its own."""
+        """Return one of the folders as a source of its own."""
         head = f"{folder}/"
         files = {name.removeprefix(head): file for name, file in self._files.items() if name.startswith(head)}
         above = posixpath.basename(posixpath.dirname(folder)) or self.name
         return self._part(posixpath.basename(folder), files, head, folder=above)
 
     def _part(self, name: str, files: Mapping[str, File], way: str, **how: Any) -> Source:
-        """A part of this source; it knows what all of them know, under the whole names."""
+        """Return a part of this source; all parts share what was read, under the whole names."""
         return Source(name, files, bounds=self.bounds, shared=self._shared, way=self._way + way, **how)
 
     def children(self) -> list[Source]:
-        """What lies directly in a folder: its folders and its files, each as a source."""
+        """Return the folders and files directly in a folder, each as a source."""
         folders = {name.partition("/")[0] for name in self._files if "/" in name}
         files = [name for name in self._files if "/" not in name]
         return [self.below(name) for name in sorted(folders)] + [self.only(name) for name in sorted(files)]
 
     def digest(self) -> str | None:
-        """SHA-256 of a file as it is, None for a huge one; of a folder, of its names and sizes."""
+        """Return the SHA-256 of a file, unexpanded, None for a huge one; for a folder, of its names and sizes."""
         found = sha256()
         if self.is_file:
             if self.size(self.name) > _DIGEST_BYTES_MAX:
@@ -260,21 +260,21 @@ class Source:
         return found.hexdigest()
 
     def newest(self) -> int:
-        """When the newest of its files was changed, in Unix milliseconds; 0 if not known."""
+        """Return when the newest of its files was changed, in Unix milliseconds; 0 if unknown."""
         return max((file.modified for file in self._files.values()), default=0)
 
     def _text(self, name: str) -> bytes:
-        """The beginning of a file without what may stand before a text."""
+        """Return the beginning of a file without a byte order mark and white space."""
         return self.head(name).removeprefix(BYTE_ORDER_MARK).lstrip()
 
     def _begins_as_document(self, name: str) -> bool:
         head = self._text(name)
         line, _, rest = head.partition(b"\n")
-        # JSON lines begin like a document, with a line that is a whole value: only what follows tells them apart.
+        # JSON lines begin like a document, with a line that is a complete value: only what follows distinguishes them.
         return head[:1] in (b"{", b"[") and (not rest.strip() or decode_or_none(line, Bounds()) is None)
 
     def _decoded(self, name: str) -> Any:
-        """The value of a JSON file, or the error that says why there is none; kept for the next."""
+        """Return the value of a JSON file, or the error why there is none; kept for the next call."""
 
         def decode() -> Any:
             try:
@@ -297,7 +297,8 @@ class Source:
                     break
         except HoldfastError as error:
             self._shared.refuse(error)
-            if not isinstance(error, (InvalidData, TooLarge)):  # it may not be read; the files beside it still may
+            # it may not be readable; the files beside it still may be
+            if not isinstance(error, (InvalidData, TooLarge)):
                 self.pass_over(name, str(error))
         return b"".join(found)[:size]
 
@@ -317,13 +318,13 @@ class Source:
         return self._found[name]
 
 
-# What a source and its parts know together: many readers look at the same few files.
+# State shared by a source and its parts: many readers read the same few files.
 _HEADS_KEPT = 256
 _MADE_KEPT = 32
 
 
 class Remembered:
-    """What was read of the files of one source, by their whole names, and what became of it."""
+    """What was read of the files of one source, by their whole names, and the result."""
 
     def __init__(self) -> None:
         self.used: set[str] = set()
@@ -333,16 +334,16 @@ class Remembered:
         self._document: tuple[str, Any] = ("", None)
 
     def refuse(self, error: HoldfastError) -> None:
-        """Keep the first reason for which a file was refused, but not what it was about."""
+        """Keep the first reason for which a file was refused, but not the file's data."""
         # A traceback holds frames, and with them the bytes of the file.
         error.__traceback__ = error.__cause__ = error.__context__ = None
         self.refusal = self.refusal or error
 
     def get(self, what: str, name: str, make: Callable[[], T]) -> T:
-        """What is made of a file, made once."""
+        """Return what is made from a file, made once."""
         made = self._made.setdefault(what, {})
         if name not in made:
-            # All at once: which of them is looked at next cannot be known.
+            # All at once: which of them is needed next cannot be known.
             if len(made) >= (_HEADS_KEPT if what == "head" else _MADE_KEPT):
                 made.clear()
             made[name] = make()
@@ -350,7 +351,7 @@ class Remembered:
         return found
 
     def document(self, name: str, decode: Callable[[], Any]) -> Any:
-        """The value of a file, or the error in its place; only the one that was asked for last."""
+        """Return the value of a file, or the error instead; only the last one is kept."""
         if self._document[0] != name:
             self._document = "", None  # two of them need not be in memory at once
             self._document = name, decode()

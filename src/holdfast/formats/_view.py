@@ -1,4 +1,4 @@
-"""A session as exporters see it: what is known of it, and ways to read it as often as needed."""
+"""A session as exporters see it: its metadata, and ways to read it as often as needed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Recorded:
     """One session, to be read and never changed.
 
     ``events`` gives the events with their large payloads in place, ``lines`` the bytes of the log,
-    ``recover`` a valid conversation for a provider and a way with incomplete calls, ``documents``
-    the names and bytes of what is kept beside the log, ``lost_from`` where a damaged end of the log
-    begins, if it does. Nothing is read before it is asked for.
+    ``recover`` a valid conversation for a provider and a treatment of incomplete calls, ``documents``
+    the names and bytes of documents beside the log, ``lost_from`` where a damaged end of the log
+    begins, if there is one. Everything is read on demand.
     """
 
     metadata: SessionMetadata
@@ -38,14 +38,14 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """What the caller may choose. ``cwd`` is the project that a coding agent will resume in."""
+    """The caller's options. ``cwd`` is the project in which a coding agent will resume."""
 
     zone: tzinfo = UTC
     cwd: str = "/"
     passphrase: str | None = None
-    model: str | None = None  # the model that a native file names, where its tool wants one
+    model: str | None = None  # the model to name in a native file, if its tool needs one
     incomplete: Incomplete = "mark"
-    """What becomes of calls without a result in lists of messages; native files mark them."""
+    """The treatment of calls without a result in lists of messages; native files mark them."""
 
 
 _EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
@@ -53,7 +53,7 @@ _LATEST = datetime(9999, 12, 30, tzinfo=UTC)
 
 
 def moment(timestamp_ms: int, zone: tzinfo = UTC) -> datetime:
-    """The time of an event; a clock that was wrong by thousands of years gives the nearest one."""
+    """Return the time of an event; for a clock that was wrong by thousands of years the nearest possible one."""
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone(zone)
     except (ValueError, OverflowError, OSError):
@@ -61,23 +61,23 @@ def moment(timestamp_ms: int, zone: tzinfo = UTC) -> datetime:
 
 
 def clock(timestamp_ms: int, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """The time of an event as text, its year with four digits whatever the system would write."""
+    """Return the time of an event as text, its year always with four digits."""
     when = moment(timestamp_ms, zone)
     return when.strftime(form.replace("%Y", f"{when.year:04d}"))
 
 
-# A session's conversation for another tool to go on with: valid turns, each with its time.
+# A session's conversation for another tool to continue: valid turns, each with its time.
 Block = dict[str, Any]
 _NAMESPACE = uuid.UUID("6c1f1f3e-2f0b-5f4b-9d0c-6f2b5d0c7a11")
 
 
 class DialogueTurn(NamedTuple):
-    """What one side said at once, in neutral blocks; of each its time, and its event's place."""
+    """One turn in neutral blocks, with the time of each, and its event's place."""
 
     role: str
     blocks: list[Block]
     times: list[int]
-    sources: list[int]  # places in the log, counted from 0; -1 for what is not in it
+    sources: list[int]  # places in the log, counted from 0; -1 for inserted ones
 
 
 class Dialogue(NamedTuple):
@@ -88,7 +88,7 @@ class Dialogue(NamedTuple):
 
 
 def dialogue(recorded: Recorded) -> Dialogue:
-    """The top-level conversation. A call without a result gets one that says so."""
+    """Return the top-level conversation. A call without a result gets one that says so."""
     from holdfast.replay import Conversation, sanitize  # most formats need neither
 
     conversation = Conversation(incomplete="mark")
@@ -104,12 +104,12 @@ def dialogue(recorded: Recorded) -> Dialogue:
     for index, message in enumerate(messages):
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-        # Where the repair put something in, places no longer match, and none is told.
+        # Where the repair inserted something, places no longer match, and none is given.
         own = sources[index] if len(sources) == len(messages) else []
         own = [*own, *[-1] * len(blocks)][: len(blocks)]
         stamps = []
         for at in own:
-            # A tool sorts by time: what was put in, or came while a clock went back, stays behind.
+            # A tool sorts by time: inserted messages, and those during a clock change, must not come earlier.
             before = max(before, times[at]) if 0 <= at < len(times) else before
             stamps.append(before)
         turns.append(DialogueTurn(message["role"], blocks, stamps, own))
@@ -117,13 +117,13 @@ def dialogue(recorded: Recorded) -> Dialogue:
 
 
 def results_in(turns: Iterable[DialogueTurn]) -> dict[str, Block]:
-    """The results of tools in some turns, by the id of the call."""
+    """Return the results of tools in some turns, by the id of the call."""
     blocks = (block for turn in turns for block in turn.blocks)
     return {block["tool_use_id"]: block for block in blocks if block["type"] == "tool_result"}
 
 
 def result_text(block: Block) -> str:
-    """The content of a tool result as one text, for tools that take nothing else."""
+    """Return the content of a tool result as one text, for tools that accept nothing else."""
     content = block.get("content", "")
     if isinstance(content, str):
         return content
@@ -131,30 +131,30 @@ def result_text(block: Block) -> str:
 
 
 def in_dialect(turn: DialogueTurn, provider: Provider) -> list[dict[str, Any]]:
-    """One turn in a provider's form."""
+    """Return one turn in a provider's form."""
     from holdfast.replay import to_dialect
 
     return to_dialect([{"role": turn.role, "content": turn.blocks}], provider)
 
 
 def stable_uuid(*parts: object) -> str:
-    """A UUID that is the same for the same session each time it is exported."""
+    """Return a UUID that is the same each time the session is exported."""
     return str(uuid.uuid5(_NAMESPACE, "\0".join(str(part) for part in parts)))
 
 
 def digest_id(*parts: object) -> str:
-    """Hexadecimal digits, the same each time, for tools that have ids of their own form."""
+    """Return hexadecimal digits, the same each time, for tools that have ids of their own form."""
     return hashlib.sha256("\0".join(map(str, parts)).encode("utf-8", "replace")).hexdigest()
 
 
 def iso(timestamp_ms: int) -> str:
-    """A time as JavaScript writes it."""
+    """Return a time as JavaScript writes it."""
     when = moment(timestamp_ms)
     return f"{when.year:04d}-{when:%m-%dT%H:%M:%S}.{when.microsecond // 1000:03d}Z"
 
 
 def listed(head: bytes, values: Iterable[Any], end: bytes) -> Iterator[bytes]:
-    """A JSON list piece by piece, one value on each line; values are bytes, or to be encoded."""
+    """Yield a JSON list piece by piece, one value on each line; values are bytes, or to be encoded."""
     yield head
     comma = b"\n"
     for value in values:

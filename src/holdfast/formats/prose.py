@@ -1,7 +1,7 @@
-"""Markdown as HTML that cannot do harm: text, lists, tables, code, and links that are named.
+"""Markdown as harmless HTML: text, lists, tables, code, and links with visible targets.
 
 Raw HTML is shown as text, nothing is loaded from anywhere, and a link is http, https or mailto. The web app and the
-export to HTML show the same.
+export to HTML share it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-_CHARS_MAX = 100_000  # beyond this a text is shown as it is
+_CHARS_MAX = 100_000  # a longer text is shown as plain text
 _SCHEMES = ("http://", "https://", "mailto:")
 
 
 def markdown_html(text: str) -> str:
-    """Return the text as HTML. Never raises; what is no Markdown is text."""
+    """Return the text as HTML. Never raises; what is not Markdown stays text."""
     safe = neutralise(text)
     if len(safe) <= _CHARS_MAX:
         try:
             # The renderer escapes all text, and makes only the elements of its own rules.
             return str(_parser().render(safe))
         except (RecursionError, ValueError, IndexError):
-            pass  # as it is, then
+            pass  # shown as plain text, then
     return f'<pre class="plain">{escape(safe)}</pre>'
 
 
@@ -44,7 +44,7 @@ def _parser() -> MarkdownIt:
     parser.add_render_rule("image", _name_image)
     parser.add_render_rule("fence", _code)
     parser.add_render_rule("code_block", _code)
-    # Headings of a message stand below those of the page.
+    # Headings of a message are below those of the page.
     parser.add_render_rule("heading_open", lambda _, tokens, index, *__: f'<h{_level(tokens[index])} class="said">')
     parser.add_render_rule("heading_close", lambda _, tokens, index, *__: f"</h{_level(tokens[index])}>")
     parser.add_render_rule("table_open", lambda *_: '<div class="scroll"><table class="plain">')
@@ -62,7 +62,7 @@ def _open_link(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
 
 
 def _name_image(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
-    """A picture elsewhere would tell its server who reads; it is named instead."""
+    """Name a remote image instead of loading it: its server would learn who reads."""
     token = tokens[index]
     where = " ".join(str(token.attrs[name]) for name in ("src", "title") if name in token.attrs)
     return f'<span class="picture">[{escape(token.content or "picture")}: {escape(where)}]</span>'

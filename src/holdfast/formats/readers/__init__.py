@@ -1,1 +1,1 @@
-"""One module for each tool whose sessions can be brought in; each has its ``READER``."""
+"""One module for each tool whose sessions can be imported; each has its ``READER``."""

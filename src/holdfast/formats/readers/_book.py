@@ -1,4 +1,4 @@
-"""Writing down a session of a coding agent as drafts, one source entry after the other."""
+"""Converting a session of a coding agent to drafts, one source entry after the other."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from holdfast.formats.readers._files import Record, records
 
 _TALK = frozenset({"user", "assistant", "thinking", "tool_call", "tool_result"})
 _LEFT_BEHIND = ("branch-", "rewound-", "rolled-back-", "reverted")
-"""How the runs are named that a person went back from."""
+"""The prefixes of runs that a person went back from."""
 
 
 class SourceEntry:
-    """One line, row or message of the source, and the drafts that it gives.
+    """One line, row or message of the source, and its drafts.
 
-    The first draft carries the source as it came. An entry that says nothing of the conversation
-    becomes a frame. ``kind`` names, in the frame, why it is no part of the conversation.
+    The first draft has the unchanged source. An entry outside the conversation becomes a frame. ``kind`` names, in the
+    frame, why it is no part of the conversation.
     """
 
     def __init__(self, book: Book, raw: Any, stamp: int | None, key: str, run: str | None) -> None:
@@ -34,17 +34,17 @@ class SourceEntry:
         self._run = run
 
     def add(self, type: str, data: dict[str, Any], key: str | None = None) -> None:
-        """One draft. One whose key is known from an earlier entry is left out."""
+        """Add a draft. One whose key is known from an earlier entry is left out."""
         if key is None:
             key = f"{self.key}/{len(self.drafts)}" if self.drafts else self.key
-        # Tools tell the same thing in several places: the first of them counts.
+        # Tools write the same thing in several places: the first of them counts.
         if not self._book.claim(key):
             return
         kept = {name: value for name, value in data.items() if value is not None}
         self.drafts.append(ForeignDraft(type, kept, self._stamp, self._run, key))
 
     def user(self, content: Any, key: str | None = None) -> None:
-        """What a person said: a text or blocks. Nothing is not said."""
+        """Add a person's message: a text or blocks. An empty one is left out."""
         if said := _content(content):
             self.add("user", {"role": "user", "content": said}, key)
 
@@ -53,20 +53,20 @@ class SourceEntry:
             self.add("assistant", {"role": "assistant", "content": said, "model": _name(model)}, key)
 
     def thinking(self, content: Any, signature: Any = None, key: str | None = None) -> None:
-        """What the model thought: a text with its signature, or blocks of the provider."""
+        """Add the model's thinking: a text with its signature, or blocks of the provider."""
         if content or signature:
             self.add("thinking", {"content": content, "signature": _name(signature)}, key)
 
     def call(self, id: Any, tool: Any, params: Any, signature: Any = None) -> None:
-        """What the model wants done. Told again, it is left out."""
+        """Add a call of the model. A repeated one is left out."""
         call = {"id": str(id), "tool": _name(tool) or "unknown", "params": params}
         self.add("tool_call", call | {"thought_signature": _name(signature)}, f"call/{id}")
 
     def block(self, block: Record, kinds: Mapping[str, tuple[str, ...]], model: Any = None) -> bool:
-        """What a block of an answer says; False if the table has no such kind.
+        """Add a block of an answer; return False if the table has no such kind.
 
-        The table has, by the kind, what it is (``text``, ``thought``, ``call``, or ``whole`` for
-        what goes back to the provider as it came) and the tool's names of its members.
+        The table has, by the kind, what it is (``text``, ``thought``, ``call``, or ``whole`` for blocks that go back to
+        the provider unchanged) and the tool's names of its members.
         """
         what, *members = kinds.get(v.text(block.get("type")), ("",))
         values = [block.get(member) for member in members]
@@ -81,7 +81,7 @@ class SourceEntry:
         return bool(what)
 
     def result(self, id: Any, result: Any, *, is_error: bool = False, stamp: int | None = None) -> None:
-        """What came of a call, after the last of parallel calls, and when if not at the entry's time; once."""
+        """Add the result of a call, after the last of parallel calls, at the entry's or the given time; once."""
         data: dict[str, Any] = {"toolCallId": str(id), "result": v.text_result(result), "is_error": is_error or None}
         count = len(self.drafts)
         self.add("tool_result", data, f"result/{id}")
@@ -93,7 +93,7 @@ class SourceEntry:
             self.add("usage", figures | {"model": _name(model)}, key)
 
     def close(self) -> list[ForeignDraft]:
-        """The drafts, of which the first has the source."""
+        """Return the drafts, of which the first has the source."""
         if not self.drafts:
             data = {"direction": "imported", "tool": self._book.tool, "kind": self.kind}
             self.add("frame", data, self._book.free_key(f"frame/{self.key}"))
@@ -102,7 +102,7 @@ class SourceEntry:
 
 
 class Book:
-    """The drafts of one session. ``problems`` says what could not be read."""
+    """The drafts of one session. ``problems`` lists what could not be read."""
 
     def __init__(self, tool: str, problems: list[str] | None = None) -> None:
         self.tool = tool
@@ -111,22 +111,22 @@ class Book:
         self.first_stamp: int | None = None
         self._keys: set[str] = set()
         self._doubles: dict[str, int] = {}
-        self._main: list[int] = []  # the places of what was said in the main run
+        self._main: list[int] = []  # the places of the main run's messages
         self._last_stamp: int | None = None
 
     def claim(self, key: str) -> bool:
-        """Take a key for a draft; False if it is taken."""
+        """Reserve a key for a draft; return False if it is taken."""
         if key in self._keys:
             return False
         self._keys.add(key)
         return True
 
     def knows(self, key: str) -> bool:
-        """Whether an entry of that key was written down already."""
+        """Return whether an entry of that key was added already."""
         return key in self._keys or f"frame/{key}" in self._keys
 
     def free_key(self, key: str) -> str:
-        """The key, or one like it that is not taken."""
+        """Return the key, or a free one like it."""
         free, count = key, self._doubles.get(key, 0)
         while free in self._keys:
             count += 1
@@ -138,10 +138,10 @@ class Book:
     def entry(
         self, raw: Any, stamp: int | None = None, key: str | None = None, run: str | None = None, *, again: bool = False
     ) -> Iterator[SourceEntry]:
-        """An entry to be filled; at the end of the block its drafts are in the book.
+        """Return an entry to be filled; at the end of the block its drafts are in the book.
 
-        Without a key of its own it has one made of the source's bytes. One that came before
-        (``again``) leaves nothing if it says nothing new.
+        Without a key of its own it gets one made from the source's bytes. A repeated one (``again``) leaves nothing if
+        it adds nothing.
         """
         # A line without a time belongs to the moment of the one before it.
         stamp = stamp or self._last_stamp
@@ -157,29 +157,29 @@ class Book:
             ]
 
     def note(self, raw: Any, kind: str, stamp: int | None = None, key: str | None = None) -> None:
-        """Write down an entry that says nothing of the conversation, under its kind."""
+        """Add an entry outside the conversation, under its kind."""
         with self.entry(raw, stamp, key) as entry:
             entry.kind = kind
 
     def has_talk(self) -> bool:
-        """Whether anything was said so far."""
+        """Return whether there was any message so far."""
         return bool(self._main)
 
     def tell_summary(self, summary: Any, entry: SourceEntry) -> None:
-        """What came before, in short: of use only where it is not there in full."""
+        """Add a summary of the earlier conversation, unless that is there in full."""
         entry.kind = "compaction"
         words = v.block_text(summary)
-        # Where the words themselves are on record, their summary would say them twice.
+        # If the messages themselves are recorded, their summary would repeat them.
         if words.strip() and not self.has_talk():
             entry.add("system", {"content": words})
 
     def set_aside(self, first: int, run: str) -> None:
-        """What was said from a place on was taken back: it belongs to a run of its own."""
+        """Move the messages from a place on to a run of their own: they were taken back."""
         while self._main and self._main[-1] >= first:
             self.drafts[self._main.pop()].run = run
 
     def turns_back(self, count: int) -> int:
-        """The place of the user's words that many turns ago, or of the first."""
+        """Return the place of the user's message that many turns ago, or of the first."""
         place = len(self.drafts)
         for at in reversed(self._main):
             if count <= 0:
@@ -190,13 +190,13 @@ class Book:
         return place
 
     def foreign(self, foreign_id: str, **details: Any) -> Foreign:
-        """The session as it is written down so far.
+        """Return the session as it is so far.
 
-        Of what was left behind it takes back what an earlier import had in the main run. There it had the same key;
-        here it gets another one, and is recorded anew in its own run.
+        Branches that were left behind are retracted if an earlier import had them in the main run. There they had the
+        same key; here they get another one, and are recorded anew in their own run.
         """
         details["created_at"] = details.get("created_at") or self.first_stamp
-        # None of a side run comes before the first of the main one: that would pass for it.
+        # None of a side run comes before the first of the main one: that would be mistaken for it.
         first = next((n for n, d in enumerate(self.drafts) if d.type in _TALK and d.run is None), -1) + 1
         drafts = [*sorted(self.drafts[:first], key=lambda draft: draft.run is not None), *self.drafts[first:]]
         keys = []
@@ -210,7 +210,7 @@ class Book:
 
 
 class SessionLog:
-    """One file of JSON lines on its way to a session: what is the same for all tools."""
+    """One JSONL file on its way to a session: the part that is the same for all tools."""
 
     tool: ClassVar[str]
     id_member: ClassVar[str | None] = "id"  # the member of a line that names it; None if lines have no names
@@ -229,18 +229,18 @@ class SessionLog:
         return (cls(source, name).foreign() for name in names)
 
     def foreign(self) -> Foreign:
-        """The session, once all lines are told."""
+        """Return the session, once all lines are read."""
         for at, (line, record) in enumerate(self._lines):
             self._at = at
             key = self._key(record)
-            # A session that was resumed may repeat the lines of the one before it.
+            # A resumed session may repeat the lines of the one before it.
             if key is None or not self._book.knows(key):
                 with self._book.entry(line, self._stamp(record), key, self._run(record)) as entry:
                     self._tell(record, entry)
         return self._book.foreign(**self._about())
 
     def _first(self, member: str) -> str | None:
-        """The first text that a line has under this name."""
+        """Return the first text that a line has under this name."""
         return v.first_text(*(record.get(member) for _, record in self._lines))
 
     def _key(self, record: Record) -> str | None:
@@ -250,7 +250,7 @@ class SessionLog:
         return read_time(record.get("timestamp"))
 
     def _run(self, record: Record) -> str | None:
-        """The run of a line: a branch that was left behind; None for the main one."""
+        """Return the run of a line: a branch that was left behind; None for the main one."""
         stray = self._strays.get(self._key(record) or "")
         return f"branch-{stray}" if stray else None
 
@@ -258,7 +258,7 @@ class SessionLog:
         raise NotImplementedError
 
     def _about(self) -> dict[str, Any]:
-        """What is known of the session besides: its ``foreign_id``, title, cwd and so on."""
+        """Return the session's metadata: its ``foreign_id``, title, cwd and so on."""
         raise NotImplementedError
 
 
@@ -272,7 +272,7 @@ def _name(value: Any) -> str | None:
 
 
 def _content(content: Any) -> Any:
-    """A text, or blocks of which some are no text; empty if nothing is said."""
+    """Return a text, or blocks of which some are not text; empty for an empty message."""
     if isinstance(content, str):
         return content if content.strip() else ""
     blocks = [block for block in v.items(content) if isinstance(block, dict)]
@@ -282,10 +282,9 @@ def _content(content: Any) -> Any:
     return said
 
 
-# Which entries of a tree are the conversation as it stands, and which were left behind.
-#
-# Tools that let a person go back keep all entries in one file, each with the id of its parent. What the tool would go
-# on from is the way from the root to the last entry.
+# The entries of a tree that form the current conversation, and those that were left behind.
+# Tools that let a person go back keep all entries in one file, each with the id of its parent. The tool would continue
+# from the path between the root and the last entry.
 class TreeNode(NamedTuple):
     """One entry: its id, its parent's, and the group (such as one message) it is a part of."""
 
@@ -294,14 +293,14 @@ class TreeNode(NamedTuple):
     group: str | None = None
     calls: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()  # the calls whose results it has: it stays where they stay
-    is_talk: bool = True  # whether the conversation may end with it: notices hang anywhere on the tree
+    is_talk: bool = True  # whether the conversation may end with it: notices can be anywhere in the tree
 
 
 def left_behind(nodes: Sequence[TreeNode], *, joined_roots: bool) -> dict[str, str]:
-    """By id, for each entry that is not on the way to the last one, where it went astray.
+    """Return by id, for each entry that is not on the path to the last one, where it branched off.
 
     Parts of one group stay together, results stay with their call: parallel calls branch the tree and yet all belong
-    to it. A parent that is not there stands for the entry before, and so, with ``joined_roots``, does no parent.
+    to it. A missing parent stands for the entry before, and so, with ``joined_roots``, does no parent.
     """
     leaf = next((node for node in reversed(nodes) if node.is_talk), None)
     if leaf is None:
@@ -312,7 +311,7 @@ def left_behind(nodes: Sequence[TreeNode], *, joined_roots: bool) -> dict[str, s
     while at is not None and at not in active:
         active.add(at)
         at = parents[at]
-    # One answer is several entries, which may hang on different parents.
+    # One answer is several entries, which may have different parents.
     groups = {node.group for node in nodes if node.group and node.id in active}
     active |= {node.id for node in nodes if node.group in groups}
     calls = {call for node in nodes if node.id in active for call in node.calls}
@@ -326,7 +325,7 @@ def left_behind(nodes: Sequence[TreeNode], *, joined_roots: bool) -> dict[str, s
 
 
 def _parents(nodes: Sequence[TreeNode], *, joined_roots: bool) -> dict[str, str | None]:
-    """Each entry's parent, which always comes before it."""
+    """Return each entry's parent, which always comes before it."""
     parents: dict[str, str | None] = {}
     before: str | None = None
     for node in nodes:

@@ -1,4 +1,4 @@
-"""A tool's files: which they are, how they begin, what reads them. Looking at one leaves it to the next reader."""
+"""A tool's files: which they are, how they begin, and their reader. Checking one leaves it to the next reader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 IsMine = Callable[[Source, str], bool]
 ReadFiles = Callable[[Source, list[str]], Iterable[Foreign]]
-FileKind = tuple[str, IsMine, ReadFiles]  # how the names of such files end, whether a file is one, and what reads them
+FileKind = tuple[str, IsMine, ReadFiles]  # the suffix of such files, a check of their content, and their reader
 
 _MAGIC = b"SQLite format 3\0"
 _LOOKED_AT = 25
@@ -30,9 +30,9 @@ _LONG_HEAD_BYTES = 8 * 1024 * 1024
 
 
 class ToolReader:
-    """The reader of a tool whose sessions lie in files of a few kinds.
+    """The reader of a tool whose sessions are files of a few kinds.
 
-    ``homes`` has variables of the environment by which people move the tool's own directories.
+    ``homes`` has environment variables by which people move the tool's own directories.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class ToolReader:
         self._kinds = kinds
 
     def claims(self, source: Source) -> bool:
-        """Whether there is a file as the tool writes them, by its content."""
+        """Return whether there is a file of the tool, by its content."""
         # A home directory may hold thousands: a tool's own files are among the first, or elsewhere.
         return any(
             is_mine(source, name)
@@ -53,7 +53,7 @@ class ToolReader:
         )
 
     def read(self, source: Source) -> Iterator[Foreign]:
-        """The sessions of all files; one that two kinds claim is read as the first of them."""
+        """Yield the sessions of all files; one that two kinds claim is read as the first of them."""
         told: set[str] = set()
         for ending, is_mine, read in self._kinds:
             names = [name for name in _candidates(source, ending) if is_mine(source, name) and name not in told]
@@ -62,17 +62,17 @@ class ToolReader:
 
 
 def has_record(is_record: Callable[[Record], bool]) -> IsMine:
-    """What tells a JSONL file by one of the objects that it begins with."""
+    """Return a check of a JSONL file by one of its first objects."""
     return lambda source, name: any(map(is_record, first_records(source, name)))
 
 
 def has_document(mark: bytes, is_document: Callable[[Record], bool]) -> IsMine:
-    """What tells a JSON document by its members; one that was cut short if the mark is in it."""
+    """Return a check of a JSON document by its members; one that was cut short if the mark is in it."""
     return lambda source, name: is_document(v.mapping(look(source, name, mark)))
 
 
 def has_tables(**columns: str) -> IsMine:
-    """What tells a SQLite file by its tables, each with some of its columns."""
+    """Return a check of a SQLite file by its tables, each with some of its columns."""
 
     def is_mine(source: Source, name: str) -> bool:
         known = _tables_of(source, name)
@@ -82,23 +82,23 @@ def has_tables(**columns: str) -> IsMine:
 
 
 def one_by_one(read: Callable[[Source, str, list[str]], Iterable[Foreign]]) -> ReadFiles:
-    """What reads files each by itself, with a list in which to tell what could not be read."""
+    """Return a reader of files one by one, with a list for reporting problems."""
     return lambda source, names: chain.from_iterable(read(source, name, []) for name in names)
 
 
 def _candidates(source: Source, ending: str) -> list[str]:
-    """The files with that ending; of a single file the ending is no matter."""
+    """Return the files with that ending; for a single file the ending does not matter."""
     if source.is_file:
         return source.names()
     return sorted(name for packed in _PACKED for name in source.names(ending + packed))
 
 
 def first_records(source: Source, name: str) -> list[dict[str, Any]]:
-    """The objects that a JSONL file begins with; none if it does not begin as one."""
+    """Return the first objects of a JSONL file; none if it does not begin as one."""
 
     def look() -> list[dict[str, Any]]:
         head = source.head(name, _HEAD_BYTES)
-        # What begins otherwise is no such file, and is not searched for lines.
+        # A file that begins otherwise is not searched for lines.
         if not head.lstrip().startswith(b"{"):
             return []
         if b"\n" not in head and len(head) >= _HEAD_BYTES:  # a first line with a picture in it
@@ -111,7 +111,7 @@ def first_records(source: Source, name: str) -> list[dict[str, Any]]:
 
 
 def records(source: Source, name: str, problems: list[str]) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """The lines of a JSONL file with their objects; what is none is told in ``problems``."""
+    """Yield the lines of a JSONL file with their objects; others are reported in ``problems``."""
     for line, value in source.values(name, problems):
         if isinstance(value, dict):
             yield line, value
@@ -120,7 +120,7 @@ def records(source: Source, name: str, problems: list[str]) -> Iterator[tuple[by
 
 
 def look(source: Source, name: str, mark: bytes) -> Any:
-    """A document, to see whose it is; also one that was cut short, if the mark is in its head."""
+    """Return a document, to recognise its tool; also one that was cut short, if the mark is in its head."""
     value = source.glimpse(name)
     return value if value is not None or mark not in source.head(name) else _mended(source, name)
 
@@ -134,7 +134,7 @@ def _mended(source: Source, name: str) -> Any:
 
 
 def open_document(source: Source, name: str, problems: list[str]) -> Any:
-    """A document, or what is whole of it; None if nothing is. What is missing is told."""
+    """Return a document, or its intact part; None if there is none. What is missing is reported."""
     try:
         return source.json(name)
     except InvalidData as error:
@@ -150,7 +150,7 @@ def open_document(source: Source, name: str, problems: list[str]) -> Any:
 def document_beside(
     source: Source, name: str, tool: str, newest: int, is_wanted: Callable[[Any], bool] = lambda _: True
 ) -> Any:
-    """A document that a tool keeps beside its sessions, or None; a damaged or too new one is told as passed over."""
+    """Return a document beside a tool's sessions, or None; a damaged or too new one is reported."""
     if not source.has(name):
         return None
     try:
@@ -165,7 +165,7 @@ def document_beside(
 
 
 def _tables_of(source: Source, name: str) -> dict[str, tuple[str, ...]]:
-    """The tables of a SQLite file with their columns; none if it is no such file."""
+    """Return the tables of a SQLite file with their columns; none if it is not such a file."""
 
     def look() -> dict[str, tuple[str, ...]]:
         if not source.head(name, len(_MAGIC)).startswith(_MAGIC):
@@ -184,7 +184,7 @@ def _tables_of(source: Source, name: str) -> dict[str, tuple[str, ...]]:
 
 
 def read_tables(source: Source, name: str, columns: Mapping[str, str], problems: list[str]) -> dict[str, list[Record]]:
-    """The rows of those of the tables that a database has, each in the order of its column, as far as it is whole."""
+    """Return the rows of the existing tables, each in the order of its column, as far as they are intact."""
     with source.database(name) as database:
         known = database.tables()
         return {
@@ -197,14 +197,14 @@ def read_tables(source: Source, name: str, columns: Mapping[str, str], problems:
 def _whole_rows(
     database: ForeignDatabase, table: str, column: str, name: str, problems: list[str]
 ) -> list[dict[str, Any]]:
-    """The rows of a table in the order of a column; of a damaged one those before the damage and those after it."""
+    """Return the rows of a table in the order of a column; of a damaged one those before and after the damage."""
     try:
-        # Both names are words of our own, never of the file.
+        # Both names are our own, never the file's.
         return list(database.rows(f"SELECT * FROM {table} ORDER BY {column}"))  # noqa: S608 - names that the reader itself gives
     except InvalidData as error:
         problems.append(f"{name}: {error}; rows of {table} are missing")
     found: dict[Any, dict[str, Any]] = {}
-    # A damaged page stops a scan: from both ends all but what lies on it is reached.
+    # A damaged page stops a scan: from both ends all rows but those on it are reached.
     for way in ("ASC", "DESC"):
         query = f"SELECT rowid AS _at, * FROM {table} ORDER BY _at {way}"  # noqa: S608 - names that the reader itself gives
         with suppress(InvalidData):
@@ -214,7 +214,7 @@ def _whole_rows(
 
 
 def grouped(rows: Iterable[Record], column: str) -> dict[str, list[Record]]:
-    """Rows by the text in one of their columns, in their order."""
+    """Return rows grouped by the text in one of their columns, in their order."""
     groups: dict[str, list[Record]] = {}
     for row in rows:
         groups.setdefault(v.text(row.get(column)), []).append(row)
@@ -222,5 +222,5 @@ def grouped(rows: Iterable[Record], column: str) -> dict[str, list[Record]]:
 
 
 def stem(name: str) -> str:
-    """A file's name without folder and ending."""
+    """Return a file's name without folder and ending."""
     return name.rpartition("/")[2].rpartition(".")[0] or name.rpartition("/")[2]

@@ -21,7 +21,7 @@ _NOTICE = re.compile(r"[a-z][a-z0-9_]*|status: \S+ -> \S+")
 
 
 class OrbitmeshMessage:
-    """One message: what kind, its text, when, and how it came, each piece of what was streamed by itself."""
+    """One message: its kind, text and time, and its source, with each streamed piece by itself."""
 
     __slots__ = ("is_chunk", "is_notice", "kind", "own", "pieces", "raws", "when")
 
@@ -31,7 +31,7 @@ class OrbitmeshMessage:
         own = v.as_json(own)
         event = v.member(own, "event")
         self.own = event if isinstance(event, dict) and own["type"] == "stream_event" else own
-        """What the provider said, where it was kept, without an envelope."""
+        """The provider's event, if it was kept, without an envelope."""
         self.is_chunk = kind == "output" and own is None and how != "append"
         """Whether it may be a piece of an answer, as agents of ACP stream it."""
         self.is_notice = how == "append_raw" or (not how and bool(_NOTICE.fullmatch(contents)))
@@ -45,7 +45,7 @@ class OrbitmeshMessage:
 
     @property
     def is_tool_input(self) -> bool:
-        """Whether this is the input of a tool, which streams like words."""
+        """Whether this is the input of a tool, which is streamed like words."""
         return bool(v.member(self.own, "delta", "type") == "input_json_delta")
 
     @property
@@ -54,7 +54,7 @@ class OrbitmeshMessage:
 
     @property
     def raw(self) -> Any:
-        """The source as it came; of a message in pieces, all of them."""
+        """The unchanged source; of a message in pieces, all of them."""
         return raw_of(self.raws)
 
     @property
@@ -64,19 +64,19 @@ class OrbitmeshMessage:
 
 
 def raw_of(raws: list[Any]) -> Any:
-    """One source as it came, or all of several."""
+    """Return one source unchanged, or all of several."""
     if len(raws) == 1:
         return raws[0]
     return [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in raws]
 
 
 def is_log_line(value: Any) -> bool:
-    """Whether a value is a line of a message log."""
+    """Return whether a value is a line of a message log."""
     return isinstance(value, dict) and "projection" in value and "kind" in value
 
 
 def logged(source: Source, name: str, problems: list[str]) -> list[OrbitmeshMessage]:
-    """The messages of a log. A delta goes on with the message before it, if that is output."""
+    """Return the messages of a log. A delta continues the message before it, if that is output."""
     found: list[OrbitmeshMessage] = []
     for line, value in source.values(name, problems):
         when, seq = read_time(v.member(value, "timestamp")), v.member(value, "seq")
@@ -95,7 +95,7 @@ def logged(source: Source, name: str, problems: list[str]) -> list[OrbitmeshMess
 
 
 def embedded(messages: Any) -> list[OrbitmeshMessage]:
-    """The messages that a session file holds itself."""
+    """Return the messages in a session file itself."""
     return [
         OrbitmeshMessage(
             v.as_text(message.get("kind")) or "output",
@@ -110,7 +110,7 @@ def embedded(messages: Any) -> list[OrbitmeshMessage]:
 
 
 def join_in_time(base: list[OrbitmeshMessage], other: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
-    """All of ``base`` and what only ``other`` has: where it stands there, or by time at the end."""
+    """Return all of ``base`` and what only ``other`` has: at its place there, or by time at the end."""
     last = max((one.when for one in base if one.when), default=None)
     if last is None:
         return other
@@ -127,7 +127,7 @@ def join_in_time(base: list[OrbitmeshMessage], other: list[OrbitmeshMessage]) ->
 
 
 def put_together(messages: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
-    """The messages, chunks of one answer or thought as one. ACP agents tell thoughts and the user as output too."""
+    """Join the chunks of an answer or thought. ACP agents report thoughts and the user as output too."""
     found: list[OrbitmeshMessage] = []
     for said in messages:
         last = found[-1] if found else None
@@ -148,14 +148,14 @@ def put_together(messages: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
 
 
 def _is_echo(said: OrbitmeshMessage, words: str) -> bool:
-    """Whether what was taken for an answer is a thought, or what the user said."""
+    """Return whether an apparent answer is a thought, or the user's message."""
     if said.kind == "thought":
         return said.contents == words
     return said.kind == "system" and said.contents == "user_message_chunk"
 
 
 def go_on_with(said: list[OrbitmeshMessage], messages: Any) -> list[OrbitmeshMessage]:
-    """What was said, and, in its time, what only a snapshot has, where each piece of a streamed answer is by itself."""
+    """Return the messages, and, in time order, what only a snapshot has, where each streamed piece is by itself."""
     pieces = [_snapped(message) for message in v.items(messages) if isinstance(message, dict)]
     if not said:
         return _answers_joined(pieces)
@@ -167,7 +167,7 @@ def go_on_with(said: list[OrbitmeshMessage], messages: Any) -> list[OrbitmeshMes
 
 
 def _snapped(message: Record) -> OrbitmeshMessage:
-    """A message of a snapshot, whose names are those of Go fields or the tame ones."""
+    """Return a message of a snapshot, whose names are those of Go fields or in lower case."""
     given = {name.lower(): item for name, item in message.items()}
     role, content = v.as_text(given.get("role")), given.get("content")
     if isinstance(content, list):
@@ -177,10 +177,10 @@ def _snapped(message: Record) -> OrbitmeshMessage:
 
 
 def _unknown(said: list[OrbitmeshMessage], pieces: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
-    """The pieces of a snapshot whose words nobody said."""
+    """Return the pieces of a snapshot whose words are new."""
     asked = {one.contents for one in said if one.kind == "user"}
     answers = "\n".join(one.contents for one in said if one.kind != "user")
-    # Each piece is looked for in all words: of large snapshots only the time decides.
+    # Each piece is searched in all words: of large snapshots only the time decides.
     if len(pieces) * len(answers) > _COMPARED_CHARS_MAX:
         last = max((one.when for one in said if one.when), default=0)
         return [piece for piece in pieces if (piece.when or 0) > last]
@@ -198,10 +198,9 @@ def _answers_joined(pieces: list[OrbitmeshMessage]) -> list[OrbitmeshMessage]:
     return found
 
 
-# What the messages of orbitmesh say, as drafts.
-#
-# It keeps the events of ACP agents and of Claude as they came, beside a word for each: the calls, their results, the
-# model and what it used are read from there.
+# The messages of orbitmesh as drafts.
+# It keeps the events of ACP agents and of Claude unchanged, beside a word for each: the calls, their results, the model
+# and its usage are read from there.
 _FORM = 2
 _IDS = ("id", "tool_call_id", "toolCallId", "call_id")
 _CALL_NAMES = ("name", "tool", "kind", "title")  # a title is of one call, a kind of many
@@ -219,7 +218,7 @@ def drafts_of(messages: Iterable[OrbitmeshMessage]) -> list[ForeignDraft]:
 
 
 def earlier_form(messages: Iterable[OrbitmeshMessage]) -> ForeignDraft:
-    """The taking back of what the first version of this reader, which told each message by itself, has brought in."""
+    """Return retractions of what the first version of this reader, which read each message by itself, has imported."""
     counts: Counter[str] = Counter()
     keys = []
     for key in (said.key for said in messages):
@@ -229,7 +228,7 @@ def earlier_form(messages: Iterable[OrbitmeshMessage]) -> ForeignDraft:
 
 
 class _ToldCall:
-    """A call as far as it is known; what is told of it later completes it."""
+    """A call as far as it is known; later news complete it."""
 
     def __init__(self, draft: ForeignDraft, raws: list[Any]) -> None:
         self.draft = draft
@@ -238,7 +237,7 @@ class _ToldCall:
         self._streamed = ""
 
     def keep(self, said: OrbitmeshMessage) -> None:
-        """Keep how news came that say nothing by themselves."""
+        """Keep the sources of news without information of their own."""
         self.raws += said.raws
         self.draft.raw = raw_of(self.raws)
 
@@ -250,7 +249,7 @@ class _ToldCall:
             self.draft.data["params"] = given
 
     def complete(self, tool: str | None, params: Any) -> None:
-        """Put in what was not known when it was announced."""
+        """Add what was unknown when it was announced."""
         data = self.draft.data
         if tool and data["tool"] == "unknown":
             data["tool"] = tool
@@ -283,7 +282,7 @@ class _Told:
         }
 
     def take(self, said: OrbitmeshMessage) -> None:
-        """Tell one message; what says nothing by itself, for which there is None, is kept as it came."""
+        """Process one message; one without information of its own, for which there is None, is kept unchanged."""
         key = said.key
         self._counts[key] += 1
         say = self._say.get(said.kind)
@@ -307,7 +306,7 @@ class _Told:
         return v.speak("assistant", said.contents, said.when, said.raw, model=self._model)
 
     def _notice(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
-        """What the provider told beside the talk: a part of the talk, or a word for what was."""
+        """Process a provider's event: a part of the conversation, or a notice."""
         kind = v.member(said.own, "type")
         self._model = v.first_text(v.member(said.own, "message", "model"), v.member(said.own, "model"), self._model)
         if kind == "content_block_start":
@@ -322,7 +321,7 @@ class _Told:
         return None
 
     def _snapshot(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
-        """A message of the model as it was in the end: what was not streamed of it."""
+        """Process a complete message of the model: the part that was not streamed."""
         message = v.mapping(v.member(said.own, "message"))
         drafts: list[ForeignDraft] = []
         for block in map(v.mapping, v.items(message.get("content"))):
@@ -343,7 +342,7 @@ class _Told:
 
     # -- calls ---------------------------------------------------------------------------------
     def _begin(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
-        """The model has begun to write a call, of which the input follows."""
+        """Process the beginning of a call, whose input follows."""
         block = v.mapping(v.member(said.own, "content_block"))
         if block.get("type") != "tool_use":
             return None
@@ -352,7 +351,7 @@ class _Told:
         return drafts
 
     def _told_call(self, said: OrbitmeshMessage, block: Record) -> list[ForeignDraft]:
-        """A call of the model's own message; none if it is known."""
+        """Return a call of the model's own message; none if it is known."""
         id, tool = v.as_text(block.get("id")), v.first_text(block.get("name"))
         known = self._calls.get(id)
         if known is not None:
@@ -368,7 +367,7 @@ class _Told:
         return [draft]
 
     def _results(self, said: OrbitmeshMessage) -> list[ForeignDraft]:
-        """Results of calls, which the model is told in the user's place."""
+        """Process results of calls, which are in the user's messages."""
         drafts: list[ForeignDraft] = []
         for block in map(v.mapping, v.items(v.member(said.own, "message", "content"))):
             if block.get("type") == "tool_result":
@@ -387,7 +386,7 @@ class _Told:
         return [ForeignDraft("tool_result", data | ({"is_error": True} if is_error else {}), said.when)]
 
     def _call(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
-        """A call, or news about one, as far as it was kept: from the provider's own words."""
+        """Process a call, or news about one, from the provider's own words."""
         own = v.mapping(said.own)
         if own.get("type") == "content_block_start":
             return self._begin(said)
@@ -411,7 +410,7 @@ class _Told:
         return drafts + self._ended(id, told, said)
 
     def _ended(self, id: str, told: Record, said: OrbitmeshMessage) -> list[ForeignDraft]:
-        """The result in news about a call; none while it runs."""
+        """Return the result in news about a call; none while it runs."""
         status = v.as_text(told.get("status"))
         result = next((told[name] for name in _OUTPUTS if told.get(name) is not None), None)
         is_running = status not in _ENDED if status else result is None
@@ -423,7 +422,7 @@ class _Told:
 
     # -- figures -------------------------------------------------------------------------------
     def _usage(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
-        """What a request used: told at its start, and again, as a sum, at its end."""
+        """Process the usage of a request: reported at its start, and again, as a sum, at its end."""
         own = v.mapping(said.own)
         message = v.mapping(own.get("message"))
         figures = v.rename_figures(message.get("usage") or own.get("usage"), v.ANTHROPIC_USAGE)
@@ -457,7 +456,7 @@ class _Told:
 
     # -- plans ---------------------------------------------------------------------------------
     def _plan(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
-        """A plan as todos where it is one, else as the words that the agent showed."""
+        """Process a plan, as todos if possible, else as the words that the agent showed."""
         if v.member(said.own, "type") == "result":
             return self._bill(said)
         plan = v.as_json(said.own if said.own is not None else said.contents)
@@ -467,7 +466,7 @@ class _Told:
         return [ForeignDraft("todo_update", {"todos": [_todo(step) for step in steps]}, said.when)]
 
     def _bill(self, said: OrbitmeshMessage) -> list[ForeignDraft] | None:
-        """The end of a turn of Claude, with what all of them cost so far."""
+        """Process the end of a turn of Claude, with the cost of all turns so far."""
         total = v.rename_figures(said.own, {"total_cost_usd": "cost"}).get("cost", 0.0)
         since = total - self._paid if total >= self._paid else total
         self._paid = total

@@ -1,4 +1,4 @@
-"""Taking values out of records that nobody vouches for: what is not as it should be is empty."""
+"""Taking values out of untrusted records: an invalid one becomes an empty one."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 ANTHROPIC_USAGE = {
     name: name for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 }
-"""What a request used, by the provider's names, which are ours."""
+"""The usage of a request, by the provider's names, which are ours."""
 _BASE64 = ";base64"
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """The value if it is an object, else an empty one."""
+    """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> list[Any]:
-    """The value if it is a list, else an empty one."""
+    """Return the value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
 def text(value: Any) -> str:
-    """The value if it is a text, else an empty one."""
+    """Return the value if it is a text, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def texts(values: Iterable[Any]) -> tuple[str, ...]:
-    """Those of the values that are texts."""
+    """Return the values that are texts."""
     return tuple(value for value in values if isinstance(value, str))
 
 
 def first_text(*values: Any) -> str | None:
-    """The first of the values that is a text with something in it."""
+    """Return the first of the values that is a non-empty text."""
     return next((value for value in values if isinstance(value, str) and value.strip()), None)
 
 
 def first_time(*values: Any) -> int | None:
-    """The first of the values that is a time, in Unix milliseconds."""
+    """Return the first of the values that is a time, in Unix milliseconds."""
     return next(filter(None, map(read_time, values)), None)
 
 
 def between(words: str, opening: str, closing: str) -> str | None:
-    """What stands between two marks; None without the first, all the rest without the second."""
+    """Return the text between two marks; None without the first, all the rest without the second."""
     _, found, rest = words.partition(opening)
     return rest.partition(closing)[0] if found else None
 
 
 def block_text(blocks: Any) -> str:
-    """The text of a content: a string, or the text of its blocks one below the other."""
+    """Return the text of a content: a string, or the text of its blocks joined by newlines."""
     if isinstance(blocks, str):
         return blocks
     parts = (part if isinstance(part, str) else mapping(part).get("text") for part in items(blocks))
@@ -66,13 +66,13 @@ def block_text(blocks: Any) -> str:
 
 
 def text_result(result: Any) -> Any:
-    """A tool's result; blocks that are all text become one text."""
+    """Return a tool's result; blocks that are all text become one text."""
     is_text = items(result) and all(mapping(block).get("type") == "text" for block in result)
     return block_text(result) if is_text else result
 
 
 def said_blocks(content: Any) -> list[dict[str, Any]]:
-    """The words and pictures of a content in our form; what is neither is left out."""
+    """Return the words and images of a content in our form; others are left out."""
     found: list[dict[str, Any]] = []
     for block in map(mapping, items(content)):
         if block.get("type") == "text":
@@ -85,7 +85,7 @@ def said_blocks(content: Any) -> list[dict[str, Any]]:
 
 
 def blocks(*found: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Those of the blocks that there are."""
+    """Return the blocks that are not None."""
     return [block for block in found if block]
 
 
@@ -94,7 +94,7 @@ def text_block(words: Any) -> dict[str, Any]:
 
 
 def image_block(media: Any, data: Any) -> dict[str, Any] | None:
-    """A picture or document in our form; None without data."""
+    """Return an image or document in our form; None without data."""
     if not isinstance(data, str) or not data:
         return None
     media = media if isinstance(media, str) and media else "image/png"
@@ -103,7 +103,7 @@ def image_block(media: Any, data: Any) -> dict[str, Any] | None:
 
 
 def data_url_block(url: Any) -> dict[str, Any] | None:
-    """A picture by its address, which may be a ``data:`` one that carries the picture itself."""
+    """Return an image by its address, which may be a ``data:`` one that contains the image itself."""
     if not isinstance(url, str) or not url:
         return None
     head, comma, data = url.partition(",")
@@ -115,7 +115,7 @@ def data_url_block(url: Any) -> dict[str, Any] | None:
 
 
 def rename_figures(figures: Any, names: Mapping[str, str]) -> dict[str, Any]:
-    """Token counts under our names: ``names`` maps the tool's name to ours. Zeros are left out."""
+    """Return token counts under our names: ``names`` maps the tool's name to ours. Zeros are left out."""
     given: list[tuple[str, Any]] = [(ours, mapping(figures).get(theirs)) for theirs, ours in names.items()]
     return {name: amount for name, amount in given if type(amount) in (int, float) and amount > 0}
 
@@ -123,11 +123,11 @@ def rename_figures(figures: Any, names: Mapping[str, str]) -> dict[str, Any]:
 # JSON documents that were cut short: tools that rewrite whole files leave them behind.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{},]', re.DOTALL)
 _CLOSING = {b"[": b"]", b"{": b"}"}
-_DEPTH_KEPT = 2  # a list of messages is at most this deep: what is cut within one of them is not whole
+_DEPTH_KEPT = 2  # a list of messages is at most this deep: a message that is cut is incomplete
 
 
 def mend(data: bytes) -> bytes | None:
-    """A document that was cut short, up to the last comma between its members or those of a list; None for another."""
+    """Return a document that was cut short, up to the last comma between members or items; None for others."""
     # A document that a tool was writing when it died lacks its end, never its beginning.
     open_ones: list[bytes] = []
     kept: tuple[int, list[bytes]] = (0, [])
@@ -148,7 +148,7 @@ def mend(data: bytes) -> bytes | None:
     return data[:end] + b"".join(_CLOSING[mark] for mark in reversed(unclosed)) if end else None
 
 
-# Messages of other systems as drafts: words, thoughts, calls and results, in their order.
+# Foreign messages as drafts: words, thoughts, calls and results, in their order.
 T = TypeVar("T")
 _SIDES = {
     **dict.fromkeys(("user", "human"), "user"),
@@ -158,10 +158,10 @@ _SIDES = {
 
 
 def speak(role: Any, content: Any, when: int | None, raw: Any, **extra: Any) -> list[ForeignDraft]:
-    """A message as drafts. ``content`` is a text or blocks; ``raw`` goes with the first of them.
+    """Return a message as drafts. ``content`` is a text or blocks; ``raw`` goes with the first of them.
 
-    Words that stand together are one event; a role that nobody knows speaks as the user, with its name kept. ``extra``
-    (usage, model, metadata) goes with the first words of an assistant.
+    Adjacent words are one event; an unknown role counts as the user, with its name kept. ``extra`` (usage, model,
+    metadata) goes with the first words of an assistant.
     """
     side = _SIDES.get(str(role).lower(), "user")
     named = {} if str(role).lower() in _SIDES else {"metadata": {"role": str(role)}}
@@ -190,7 +190,7 @@ def speak(role: Any, content: Any, when: int | None, raw: Any, **extra: Any) -> 
 
 
 def _own_draft(block: dict[str, Any], when: int | None) -> ForeignDraft | None:
-    """The draft of a block that is an event of its own; None for words and pictures."""
+    """Return the draft of a block that is an event of its own; None for words and images."""
     kind = block.get("type")
     signed = {name: block[name] for name in ("signature", "thought_signature") if block.get(name)}
     if kind == "tool_use":
@@ -206,7 +206,7 @@ def _own_draft(block: dict[str, Any], when: int | None) -> ForeignDraft | None:
 
 
 def memories(entries: Any, when: int | None) -> Iterator[ForeignDraft]:
-    """The entries of a memory, in any of the shapes that agents keep them in."""
+    """Return the entries of a memory, in any of the forms that agents use."""
     for entry in map(mapping, items(entries)):
         if not entry.get("key"):
             continue
@@ -228,14 +228,14 @@ def memories(entries: Any, when: int | None) -> Iterator[ForeignDraft]:
 
 
 def join(base: list[T], other: Iterable[T], key: Callable[[T], str]) -> list[T]:
-    """All of ``base``, and, after what it follows there, what only ``other`` has by its key, as often as it comes."""
+    """Return all of ``base``, with the items that only ``other`` has by their key, after those they follow there."""
     merged: list[list[T]] = [[]] + [[item] for item in base]
     places: dict[str, list[int]] = {}
     for place, item in enumerate(base, 1):
         places.setdefault(key(item), []).append(place)
     at = 0
     for item in other:
-        # Each place is used up once: what was said twice stays said twice.
+        # Each place is used up once: a repeated item stays repeated.
         known = places.get(key(item))
         if known:
             at = known.pop(0)
@@ -245,19 +245,19 @@ def join(base: list[T], other: Iterable[T], key: Callable[[T], str]) -> list[T]:
 
 
 def member(value: Any, *names: str) -> Any:
-    """What lies at the end of a way through maps; None where it breaks off."""
+    """Return the value at the end of a path through maps; None where it breaks off."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
 def texts_in(*values: Any) -> tuple[str, ...]:
-    """The texts in some lists, each once; what is no list has none."""
+    """Return the texts in some lists, each once."""
     return tuple(dict.fromkeys(texts(item for value in values for item in items(value))))
 
 
 def as_text(value: Any) -> str:
-    """A value as text: itself, nothing for None, else its JSON."""
+    """Return a value as text: itself, nothing for None, else its JSON."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -269,7 +269,7 @@ def as_text(value: Any) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """The value of a text that is JSON; anything else as it is."""
+    """Return the value of a text that is JSON; anything else unchanged."""
     try:
         return decode_value(value.encode("utf-8", "replace")) if isinstance(value, str) else value
     except InvalidData:
@@ -277,7 +277,7 @@ def as_json(value: Any) -> Any:
 
 
 def digest(*values: Any) -> str:
-    """A short stable name for some values, whatever the order of their members."""
+    """Return a short stable name for some values, whatever the order of their members."""
     try:
         data = msgspec.json.encode(values, order="sorted")
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):

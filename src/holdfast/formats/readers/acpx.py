@@ -17,7 +17,7 @@ _VERSION = 1
 
 
 def _read_frames(source: Source, names: list[str]) -> Iterator[Foreign]:
-    """The sessions of frames, of however many files; a snapshot beside them tells more, and stands for them."""
+    """Yield the sessions of frames, in any number of files; a snapshot beside them has more, and replaces them."""
     parts: dict[str, list[str]] = {}
     for name in names:
         parts.setdefault(name.partition(_STREAM)[0], []).append(name)
@@ -39,7 +39,7 @@ def _read_frames(source: Source, names: list[str]) -> Iterator[Foreign]:
 
 
 def _age(name: str) -> int:
-    """The place of a part among the frames of a session: the higher its number, the older it is."""
+    """Return the place of a part among the frames of a session: the higher its number, the older it is."""
     number = name.rpartition(_STREAM)[2].partition(".")[0]
     return -int(number) if number.isdecimal() else 0
 
@@ -148,7 +148,7 @@ _ENDED = frozenset({"completed", "failed"})
 
 
 class _Frames:
-    """Takes frames one after the other. Streamed text is told once it is whole."""
+    """Processes frames one after the other. Streamed text is added once it is complete."""
 
     def __init__(self, book: Book) -> None:
         self.cwd: str | None = None
@@ -163,7 +163,7 @@ class _Frames:
         update = v.mapping(params.get("update"))
         kind = v.text(update.get("sessionUpdate"))
         self.cwd = self.cwd or v.first_text(params.get("cwd"))
-        # A stream has no end of its own: what comes next ends it.
+        # A stream has no end of its own: the next frame ends it.
         if _CHUNKS.get(kind, "") != self._kind:
             self.finish()
         with self._book.entry(line, stamp) as entry:
@@ -171,7 +171,7 @@ class _Frames:
             if inner.get("method") == "session/prompt":
                 said: list[files.Record] = []
                 for block in map(v.mapping, v.items(params.get("prompt"))):
-                    # A file that was given along counts by its text.
+                    # An attached file counts by its text.
                     is_file = block.get("type") == "resource"
                     said += [v.text_block(v.member(block, "resource", "text"))] if is_file else v.said_blocks([block])
                 entry.user(said)
@@ -182,7 +182,7 @@ class _Frames:
                 _tell_tool(update, entry)
 
     def finish(self) -> None:
-        """The streamed text so far is whole."""
+        """Complete the streamed text so far."""
         kind, words = self._kind, self._words
         self._kind = self._words = ""
         if words.strip():

@@ -75,7 +75,7 @@ def _read_chat(lines: list[str], inputs: _Inputs, told: Counter[str], problems: 
 
 
 def _identity(started: str, lines: list[str], told: Counter[str]) -> str:
-    """A name for a chat that has none: its time, and the command that it was started with."""
+    """Return a name for a chat that has none: its time, and the command that it was started with."""
     first = lines[0] if started == "undated" else ""
     command = v.first_text(*(line for line in lines[1:8] if line.startswith("> "))) or first
     digest = hashlib.sha256(command.encode()).hexdigest()[:8]
@@ -85,13 +85,13 @@ def _identity(started: str, lines: list[str], told: Counter[str]) -> str:
 
 
 def _pieces(lines: list[str]) -> list[_Piece]:
-    """Runs of lines of one kind; a blank line ends what a person typed and is part of an answer."""
+    """Yield runs of lines of one kind; a blank line ends a person's input and is part of an answer."""
     found: list[_Piece] = []
     open_kind = ""
     marked = any(_is_marked(line) for line in lines if line.startswith("#### "))
     for line in lines:
         kind = "user" if line.startswith("#### ") else "notice" if line.startswith("> ") else "assistant"
-        # Answers hold headings and quotations of their own; only aider's own lines end in two blanks.
+        # Answers contain headings and quotations of their own; only aider's own lines end in two blanks.
         if marked and open_kind == "assistant" and not _is_marked(line):
             kind = "assistant"  # a heading or a quotation in an answer
         if not line.strip() and open_kind != "assistant":
@@ -105,7 +105,7 @@ def _pieces(lines: list[str]) -> list[_Piece]:
 
 
 def _is_marked(line: str) -> bool:
-    """Whether a line ends as aider ends what a person typed and its own notices."""
+    """Return whether a line ends as aider ends a person's input and its own notices."""
     return line.endswith("  ")
 
 
@@ -117,7 +117,7 @@ def _tell(piece: _Piece, after: list[_Piece], model: str | None, entry: SourceEn
     entry.kind = piece.kind
     if piece.kind == "user":
         said = _said(piece)
-        # A command such as /ask comes once more without its name, as the model gets it.
+        # A command such as /ask is repeated without its name, as the model gets it.
         again = [_said(other) for other in after if other.kind == "user"]
         if _PRIVATE.match(said) or (said.startswith("/") and said.partition(" ")[2] in again):
             entry.kind = "command"
@@ -148,7 +148,7 @@ def _text(data: bytes) -> str:
 
 
 class _Inputs:
-    """When each input was typed, from the file that aider keeps of them."""
+    """The times of inputs, from the file in which aider keeps them."""
 
     def __init__(self, source: Source, name: str) -> None:
         self._times: dict[str, deque[int]] = {}
@@ -171,7 +171,7 @@ class _Inputs:
             stamp = read_time(found[1]) if found else stamp
 
     def time_of(self, said: str, after: int | None) -> int | None:
-        """When that was typed, in a chat that began at ``after``; each time is given once."""
+        """Return when an input was typed, in a chat that began at ``after``; each time is used once."""
         times = self._times.get(said)
         while times:
             stamp = times.popleft()

@@ -19,7 +19,7 @@ _OWN_TYPES = frozenset(
     permission-mode agent-name pr-link mode cost-state
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
-# What the tool itself says in a user's place.
+# Messages of the tool itself in a user's place.
 _NOISE = re.compile(
     r"\s*(?:<(?:local-command-(?:stdout|stderr|caveat)|command-(?:message|args|contents)|bash-(?:input"
     r"|stdout|stderr)|system-reminder|task-notification|user-memory-input|teammate-message"
@@ -69,10 +69,10 @@ class _Transcript(SessionLog):
         started = any(v.member(record, "toolUseResult", "agentId") for record in found)
         elsewhere = started and not any(record.get("isSidechain") is True for record in found)
         self._bill = _Bill(has_agents_elsewhere=elsewhere)
-        # Each block of an answer is a line; all of them tell the usage, of which the last counts.
+        # Each block of an answer is a line; all of them have the usage, of which the last counts.
         answers = ((at, record) for at, record in enumerate(found) if record.get("type") == "assistant")
         self._last_of_message = {v.text(v.member(record, "message", "id")): at for at, record in answers}
-        # When a session began of which no line says its time.
+        # The beginning of a session whose lines have no times.
         self._began: int | None = None
         if not any(read_time(record.get("timestamp")) for record in found):
             begun = (read_time(record.get("startTime")) for record in found if record.get("type") == _COST)
@@ -92,12 +92,12 @@ class _Transcript(SessionLog):
             "version": self._first("version"),
         }
 
-    # -- what belongs where --------------------------------------------------------------------
+    # -- assignment ----------------------------------------------------------------------------
     def _is_main(self, record: Record) -> bool:
         return self._is_side_file or record.get("isSidechain") is not True
 
     def _run(self, record: Record) -> str | None:
-        """The run of a sub-agent, or of a branch that was left behind; None for the main one."""
+        """Return the run of a sub-agent, or of a branch that was left behind; None for the main one."""
         if self._is_main(record):
             return super()._run(record)
         own, before = v.text(record.get("uuid")), self._sides.get(v.text(record.get("parentUuid")))
@@ -105,7 +105,7 @@ class _Transcript(SessionLog):
         return self._sides[own]
 
     def _identity(self) -> tuple[str, str | None]:
-        """The session's own id, and that of the one it goes on from."""
+        """Return the session's own id, and that of the one it continues."""
         ids = list(dict.fromkeys(filter(None, (v.text(record.get("sessionId")) for _, record in self._lines))))
         if self._is_side_file and ids and self._first("agentId"):
             return f"{ids[-1]}/agent-{self._first('agentId')}", ids[-1]
@@ -115,7 +115,7 @@ class _Transcript(SessionLog):
         return own, next((id for id in ids if id != own), None)
 
     def _best_title(self) -> str | None:
-        """The last title of the best kind that there is."""
+        """Return the last title of the best kind."""
         found = [
             record.get(name)
             for kind, name in (("custom-title", "customTitle"), ("ai-title", "aiTitle"), ("summary", "summary"))
@@ -124,7 +124,7 @@ class _Transcript(SessionLog):
         ]
         return v.first_text(*found)
 
-    # -- what a record says --------------------------------------------------------------------
+    # -- records -------------------------------------------------------------------------------
     def _tell(self, record: Record, entry: SourceEntry) -> None:
         kind = record.get("type")
         if kind == "user":
@@ -169,7 +169,7 @@ class _Transcript(SessionLog):
             entry.user([block for block in given if block.get("type") in ("text", "image", "document")])
 
     def _is_answered(self) -> bool:
-        """Whether the model answered: a command that only concerns the tool is no turn."""
+        """Return whether the model answered: a command that only concerns the tool is not a turn."""
         for _, record in self._lines[self._at + 1 :]:
             if record.get("type") == "assistant":
                 return bool(v.member(record, "message", "model") != _SYNTHETIC)
@@ -180,7 +180,7 @@ class _Transcript(SessionLog):
     def _tell_assistant(self, record: Record, entry: SourceEntry) -> None:
         message = v.mapping(record.get("message"))
         model = message.get("model")
-        # The tool itself says what went wrong; the model never saw it.
+        # The tool's own error message; the model never saw it.
         if model == _SYNTHETIC or record.get("isApiErrorMessage") is True:
             entry.kind = "synthetic"
             return
@@ -190,7 +190,7 @@ class _Transcript(SessionLog):
             if not entry.block(block, _BLOCKS, model) and kind.endswith(_BY_PROVIDER):
                 entry.assistant([block], model)
         id = v.text(message.get("id"))
-        # All lines of a message carry its usage so far; the last has the whole.
+        # All lines of a message have its usage so far; the last has the total.
         if not id or self._last_of_message.get(id) == self._at:
             figures = v.rename_figures(message.get("usage"), v.ANTHROPIC_USAGE)
             figures |= v.rename_figures(record, {"costUSD": "cost"})  # of earlier versions
@@ -199,10 +199,10 @@ class _Transcript(SessionLog):
 
 
 class _Bill:
-    """Turns sums into what has been added since the last one, so that nothing is counted twice.
+    """Turns sums into differences, so that nothing is counted twice.
 
-    A sum also covers requests of which no line tells, such as those for titles. What sub-agents
-    used is in it too; where they have files of their own, it is left to these.
+    A sum also covers requests without lines, such as those for titles. It includes sub-agents; if those have files of
+    their own, their usage is counted there.
     """
 
     def __init__(self, *, has_agents_elsewhere: bool) -> None:
@@ -212,13 +212,13 @@ class _Bill:
         self._total: float = 0
 
     def count(self, model: Any, figures: Record) -> None:
-        """Note what a request used, of which a line of its own tells."""
+        """Note the usage of a request that has a line of its own."""
         told = self._told.setdefault(_model_name(model), {})
         for name, amount in figures.items():
             told[name] = told.get(name, 0) + amount
 
     def settle(self, record: Record) -> Iterator[tuple[str | None, Record]]:
-        """What a line with sums adds, by model: tokens that no other line told, and the cost."""
+        """Yield what a line with sums adds, by model: tokens without lines of their own, and the cost."""
         used = v.mapping(record.get("modelUsage"))
         sums = {_model_name(model): v.rename_figures(figures, _SUMS) for model, figures in used.items()}
         if not sums:
@@ -231,7 +231,7 @@ class _Bill:
         known = ((model, name, amount) for model, before in self._sums.items() for name, amount in before.items())
         # Sums only grow within a process.
         if any(sums.get(model, {}).get(name, 0) < amount for model, name, amount in known):
-            self._sums = {}  # another process counts, from nothing
+            self._sums = {}  # another process counts, from zero
         partly_unknown = record.get("hasUnknownModelCost") is True
         for model, figures in sums.items():
             if figures == self._sums.get(model):
@@ -255,12 +255,12 @@ class _Bill:
 
 
 def _model_name(model: Any) -> str:
-    """The name of a model as in answers: sums may say the size of its window behind it."""
+    """Return the name of a model as in answers: sums may append the size of its window."""
     return str(model).partition("[")[0]
 
 
 def _is_from_the_tool(record: Record) -> bool:
-    """Whether the tool itself says this in the user's place, by its own account."""
+    """Return whether the tool itself says this in the user's place, by its own marks."""
     marked = ("isMeta", "isVisibleInTranscriptOnly", "isSynthetic")
     origin = v.text(v.member(record, "origin", "kind"))
     return any(record.get(mark) is True for mark in marked) or origin not in {"", "human"}
@@ -277,7 +277,7 @@ def _node(record: Record) -> TreeNode:
 
 
 def _tell_queued(attachment: Record, entry: SourceEntry) -> None:
-    """Words that were typed while the model worked, and reached it in mid-turn."""
+    """Add words that were typed while the model worked, and reached it in mid-turn."""
     entry.kind = v.text(attachment.get("type")) or None
     prompt, is_prompt = attachment.get("prompt"), v.text(attachment.get("commandMode")) in {"", "prompt"}
     if entry.kind == "queued_command" and is_prompt and not _NOISE.match(v.block_text(prompt)):

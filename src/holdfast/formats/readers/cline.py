@@ -36,7 +36,7 @@ _BLOCKS = {"thinking": ("thought", "thinking", "signature"), "redacted_thinking"
 
 
 class _Cline(ToolReader):
-    """Also tells of sessions of which only the manifest or the index is there."""
+    """Also reads sessions of which only the manifest or the index is there."""
 
     def read(self, source: Source) -> Iterator[Foreign]:
         told: set[str] = set()
@@ -80,7 +80,7 @@ def _read_file(source: Source, name: str, problems: list[str]) -> Iterator[Forei
 
 
 def _load(source: Source, name: str, problems: list[str]) -> Any:
-    """A JSON file, or what is whole of it; what is missing is told."""
+    """Return a JSON file, or its intact part; what is missing is reported."""
     if not source.has(name):
         if name.endswith(_MESSAGES):
             problems.append(f"{name}: the messages of the session are not here")
@@ -110,7 +110,7 @@ def _foreign(own: str, about: Record, kept: Record, problems: list[str]) -> Fore
 
 
 def _read_index(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
-    """The sessions that the index knows; their messages lie elsewhere."""
+    """Yield the sessions in the index; their messages are elsewhere."""
     for row in read_tables(source, name, {"sessions": "session_id"}, problems)["sessions"]:
         own = v.text(row.get("session_id"))
         missing = f"{name}: the messages of session {own} are in {own}{_MESSAGES}"
@@ -136,7 +136,7 @@ def _read_task(source: Source, name: str, problems: list[str]) -> Foreign:
 
 
 class _ClineTeller:
-    """Takes messages one after the other; a call in a text is answered by the next message."""
+    """Processes messages one after the other; a call in a text is answered by the next message."""
 
     def __init__(self, book: Book, model: str | None) -> None:
         self.cwd: str | None = None
@@ -198,7 +198,7 @@ class _ClineTeller:
                     answered = waiting.popleft() if waiting else f"{entry.key}/{spoken.tool}", spoken.is_error
                     result.append(v.text_block(spoken.result))
                     said += _words(spoken.said)
-                # What follows a result in the same message is still of it, unless it is wrapped.
+                # Text after a result in the same message still belongs to it, unless it is wrapped.
                 elif answered is not None and spoken.said and not words.startswith("<"):
                     result.append(block)
                 else:
@@ -211,7 +211,7 @@ class _ClineTeller:
         entry.user(said)
 
     def _tell_result(self, block: Record, entry: SourceEntry) -> list[Record]:
-        """A native result; words of the person that came with it."""
+        """Add a native result, and the person's words that came with it."""
         content = block.get("content")
         entry.result(block.get("tool_use_id"), content, is_error=block.get("is_error") is True)
         words = read_user(v.text(content))
@@ -235,7 +235,7 @@ READER = _Cline(
     homes={"CLINE_DATA_DIR": ".cline/data", "CLINE_DIR": ".cline"},
 )
 
-# What Cline wraps around words: the person's, the tools' in the days before native calls.
+# What Cline wraps around words: the person's, and the tools' before native calls.
 _TOOLS = """
     execute_command read_file write_to_file replace_in_file search_files list_files
     list_code_definition_names browser_action use_mcp_tool access_mcp_resource web_fetch web_search
@@ -256,7 +256,7 @@ _DENIED = re.compile(r"\s*(?:The tool execution failed|The user denied this oper
 
 
 class Spoken(NamedTuple):
-    """What one text of a user's message is: words of a person, and results of a tool."""
+    """The contents of one text of a user's message: words of a person, and results of a tool."""
 
     said: str = ""
     result: str | None = None
@@ -265,14 +265,14 @@ class Spoken(NamedTuple):
 
 
 def read_assistant(words: str) -> tuple[str, list[tuple[str, dict[str, str]]]]:
-    """The words before calls that are written into them, and the calls: each its tool and parameters."""
+    """Return the words before calls that are written into them, and the calls: each its tool and parameters."""
     found = list(_CALL.finditer(words))
     calls = [(match[1], dict(_wrapped(match[2], _OPENING))) for match in found]
     return words[: found[0].start()] if found else words, calls
 
 
 def _wrapped(words: str, opening: re.Pattern[str]) -> Iterator[tuple[str, str]]:
-    """Names and contents of what is wrapped in tags, one after the other."""
+    """Yield names and contents of tags, one after the other."""
     at = 0
     while found := opening.search(words, at):
         end = words.find(f"</{found[1]}>", found.end())
@@ -282,7 +282,7 @@ def _wrapped(words: str, opening: re.Pattern[str]) -> Iterator[tuple[str, str]]:
 
 
 def read_user(words: str) -> Spoken:
-    """What one text of a user's message is."""
+    """Return the contents of one text of a user's message."""
     if _NOISE.match(words):
         return Spoken()
     result = _RESULT.match(words)

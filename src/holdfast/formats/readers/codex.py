@@ -32,7 +32,7 @@ _DATE = re.compile(r"rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-")
 
 
 def _titles(source: Source) -> dict[str, str]:
-    """Names that people gave to sessions, by the index that lies beside their folders."""
+    """Return names that people gave to sessions, by the index beside their folders."""
     found = (record for name in source.names("session_index.jsonl") for _, record in records(source, name, []))
     return {v.text(record.get("id")): title for record in found if (title := v.first_text(record.get("thread_name")))}
 
@@ -47,7 +47,7 @@ def _is_mine(source: Source, name: str) -> bool:
 
 
 def _payload(record: Record) -> tuple[str, Record]:
-    """A line's type and what it holds, whatever the version of the tool."""
+    """Return a line's type and data, whatever the version of the tool."""
     payload = record.get("payload")
     if isinstance(payload, dict):
         return v.text(record.get("type")), payload
@@ -57,7 +57,7 @@ def _payload(record: Record) -> tuple[str, Record]:
 
 
 class _Rollout(SessionLog):
-    """A fork gets what it points to, if that is in the source."""
+    """A rollout; a fork gets the lines it refers to, if those are in the source."""
 
     tool = "codex"
     id_member = None  # a line has no name of its own: its bytes give it one
@@ -71,9 +71,9 @@ class _Rollout(SessionLog):
         self._totals: Any = None
         self._rollbacks = 0
         kinds = [_payload(record) for _, record in self._lines]
-        # Words are kept twice, as items for the model and as events for the screen: items tell more.
+        # Words are kept twice, as items for the model and as events for the screen: items have more.
         self._has_items = any(k == "response_item" and p.get("type") == "message" for k, p in kinds)
-        # Newer versions say the usage in records of its own, and go on saying it in events.
+        # Newer versions write the usage in records of its own, and go on writing it in events.
         self._has_records = any(kind == "token_usage_record" for kind, _ in kinds)
 
     def _about(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class _Rollout(SessionLog):
 
     # -- forks ---------------------------------------------------------------------------------
     def _inherited(self, meta: Record, depth: int) -> Lines:
-        """The lines of the parent that a fork points to instead of having them."""
+        """Return the lines of the parent that a fork refers to instead of having them."""
         base = v.mapping(meta.get("history_base"))
         parent, end = v.text(base.get("thread_id")), base.get("end_ordinal_exclusive")
         if not parent:
@@ -114,12 +114,12 @@ class _Rollout(SessionLog):
             kept = [pair for pair in lines if not isinstance(at := pair[1].get("ordinal"), int) or at < end]
         return self._inherited(_meta_of(lines), depth + 1) + kept
 
-    # -- what a line says ----------------------------------------------------------------------
+    # -- lines ----------------------------------------------------------------------------------
     def _tell(self, record: Record, entry: SourceEntry) -> None:
         kind, payload = _payload(record)
         if kind == "response_item":
             _tell_item(payload, self._model, entry)
-            # There the tool tells the model of the working directory.
+            # There the tool gives the model the working directory.
             words = v.block_text(payload.get("content")) if payload.get("role") == "user" else ""
             if words.lstrip().startswith("<environment_context>"):
                 self._cwd = v.first_text(self._cwd, v.between(words, "<cwd>", "</cwd>"))
@@ -153,7 +153,7 @@ class _Rollout(SessionLog):
 
     def _tell_usage(self, info: Record, entry: SourceEntry) -> None:
         totals = info.get("total_token_usage")
-        if totals is not None and totals != self._totals:  # told again with each change of limits
+        if totals is not None and totals != self._totals:  # repeated with each change of limits
             entry.usage(v.rename_figures(info.get("last_token_usage"), _USAGE), self._model)
         self._totals = totals
 
@@ -222,7 +222,7 @@ def _tell_message(item: Record, model: str | None, entry: SourceEntry) -> None:
 
 
 def _said(part: Any, kind: Any) -> Record | None:
-    """A part of a user's message in our form; None if it is not the user's."""
+    """Return a part of a user's message in our form; None if it is not the user's."""
     # Newer versions say themselves which parts are a person's words.
     if isinstance(kind, str) and not kind.startswith(("user", "unknown")):
         return None
@@ -276,7 +276,7 @@ def _output_block(part: Any) -> Record | None:
 
 
 def _unwrap(output: str, *, failed: bool) -> tuple[str, bool]:
-    """The output of a command, and whether it failed; earlier versions kept both as JSON."""
+    """Return the output of a command, and whether it failed; earlier versions kept both as JSON."""
     inner = v.as_json(output) if output.startswith("{") else None
     if isinstance(inner, dict) and isinstance(inner.get("output"), str):
         code = v.member(inner, "metadata", "exit_code")

@@ -35,7 +35,7 @@ class _Log(SessionLog):
     tool = "copilot-cli"
 
     def __init__(self, source: Source, name: str) -> None:
-        # What lies beside it, the workspace, is found by its name alone.
+        # The workspace beside it is found by its name alone.
         source = source.only(name)
         super().__init__(source, source.name)
         self._places: dict[str, int] = {}
@@ -48,7 +48,7 @@ class _Log(SessionLog):
         return read_time(record.get("timestamp", record.get("ts")))
 
     def _run(self, record: Record) -> str | None:
-        """The run of a sub-agent: it is named by the call that started it."""
+        """Return the run of a sub-agent, which is named by the call that started it."""
         parent = v.first_text(v.member(record, "data", "parentToolCallId"), record.get("agentId"))
         return f"agent-{parent}" if parent else None
 
@@ -119,7 +119,7 @@ class _Log(SessionLog):
             entry.call(id, name, v.as_json(request.get("arguments")))
 
     def _tell_thought(self, words: Any, entry: SourceEntry) -> None:
-        """A thought; the same may come by itself and with the message."""
+        """Add a thought; the same may come by itself and with the message."""
         # Versions differ in whether a thought is an event, a member of the message, or both.
         if words != self._thought:
             entry.thinking(v.text(words))

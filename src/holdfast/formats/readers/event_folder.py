@@ -1,6 +1,6 @@
 """Plain event logs: ``<session>/events.jsonl`` with ``{type, timestamp, data}`` in each line.
 
-The shape is ours, so lines pass as they are. Usage and model stand at the level of the line there.
+The form is ours, so lines pass unchanged. Usage and model are at the level of the line there.
 """
 
 from __future__ import annotations

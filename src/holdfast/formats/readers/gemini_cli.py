@@ -52,7 +52,7 @@ def _read_document(source: Source, name: str, problems: list[str]) -> Iterator[F
 
 
 class _Chat:
-    """One session. Messages come again as they grow; each piece is written down where it is new."""
+    """One session. Messages are repeated as they grow; each piece is added where it is new."""
 
     def __init__(self, source: Source, name: str, problems: list[str]) -> None:
         self.book = Book(_TOOL, problems)
@@ -66,7 +66,7 @@ class _Chat:
         self._last_words: dict[str, Any] = {}
 
     def foresee(self, record: files.Record) -> None:
-        """Look at a line ahead: of what a message says its last version counts."""
+        """Read a line ahead: of a message its last version counts."""
         messages = [record, *v.items(record.get("messages")), *v.items(v.member(record, "$set", "messages"))]
         for message in map(v.mapping, messages):
             content, id = message.get("content"), message.get("id")
@@ -78,7 +78,7 @@ class _Chat:
         if isinstance(record.get("$rewindTo"), str):
             self.book.note(line, "rewind")
             self._rewinds += 1
-            # That message and all after it stay on record, in a run of their own; an unknown one takes back everything.
+            # That message and all after it stay recorded, in a run of their own; an unknown one takes back everything.
             self.book.set_aside(self._places.get(record["$rewindTo"], 0), f"rewound-{self._rewinds}")
         elif isinstance(record.get("$set"), dict):
             self._take_changes(line, record["$set"])
@@ -150,7 +150,7 @@ class _Chat:
             entry.thinking(words, key=f"{entry.key}/thought/{number}")
         calls = [v.mapping(call) for call in v.items(message.get("toolCalls"))]
         parts = parts_of(message.get("content"))
-        if calls:  # they stand in the content again once a session is taken up
+        if calls:  # they are repeated in the content once a session is resumed
             parts = [part for part in parts if "functionCall" not in part]
         if said_by_user(parts) and not self.book.claim(f"{entry.key}/content"):
             parts = [part for part in parts if "functionCall" in part]
@@ -199,7 +199,7 @@ class Pairing:
         self._count = 0
 
     def call_id(self, call: Part) -> str:
-        """The id of a call."""
+        """Return the id of a call."""
         named = v.first_text(call.get("id"))
         if named is None:
             self._count += 1
@@ -208,19 +208,19 @@ class Pairing:
         return named
 
     def response_id(self, response: Part) -> str:
-        """The id of the call that a response answers: the oldest open one of that tool."""
+        """Return the id of the call that a response answers: the oldest open one of that tool."""
         waiting = self._open.get(v.text(response.get("name")))
         return v.first_text(response.get("id")) or (waiting.popleft() if waiting else "unknown")
 
 
 def parts_of(content: Any) -> list[Part]:
-    """A content as parts: it may be a text, one part or several."""
+    """Return a content as parts: it may be a text, one part or several."""
     found = [content] if isinstance(content, (str, dict)) else v.items(content)
     return [{"text": part} if isinstance(part, str) else v.mapping(part) for part in found]
 
 
 def said_by_user(content: Any) -> list[Part]:
-    """The blocks of a user's message: words and pictures."""
+    """Return the blocks of a user's message: words and images."""
     return v.blocks(
         *(
             v.text_block(part["text"])
@@ -232,7 +232,7 @@ def said_by_user(content: Any) -> list[Part]:
 
 
 def tell_model_parts(content: Any, model: Any, pairing: Pairing, entry: SourceEntry) -> None:
-    """What a model's message says: thoughts, words and calls."""
+    """Add a model's message: thoughts, words and calls."""
     words = ""
     for part in parts_of(content):
         call = v.mapping(part.get("functionCall"))
@@ -250,7 +250,7 @@ def tell_model_parts(content: Any, model: Any, pairing: Pairing, entry: SourceEn
 
 
 def tell_responses(content: Any, pairing: Pairing, entry: SourceEntry, *, is_error: bool | None = None) -> bool:
-    """The tools' results in a message; whether there are any."""
+    """Add the tools' results in a message; return whether there are any."""
     found = [v.mapping(part.get("functionResponse")) for part in parts_of(content)]
     for response in filter(None, found):
         given = response.get("response")

@@ -102,7 +102,7 @@ def _tell(message: files.Record, model: Any, entry: SourceEntry) -> None:
 def _tell_block(block: files.Record, model: Any, entry: SourceEntry, *, is_user: bool) -> None:
     kind = v.text(block.get("type"))
     if kind == "text" and is_user:
-        return  # told with the pictures beside it
+        return  # added with the images beside it
     if entry.block(block, _BLOCKS, model):
         return
     if kind == "redactedThinking":
@@ -122,7 +122,7 @@ def _tell_block(block: files.Record, model: Any, entry: SourceEntry, *, is_user:
 
 
 def _outcome(value: Any) -> tuple[Any, bool]:
-    """What came of something: its value, or the error, and whether it is one."""
+    """Return the value or the error of an outcome, and whether it is an error."""
     given = v.mapping(value)
     if given.get("status") == "error" or "Err" in given:
         return given.get("error", given.get("Err")), True

@@ -26,14 +26,14 @@ class MessageLists:
     places: tuple[str, ...] = ()
 
     def claims(self, source: Source) -> bool:
-        """A list of messages, an object that has one, or a message on each line."""
+        """Return whether it is a list of messages, an object that has one, or a message on each line."""
         if not source.is_file:
             return False
         value = source.glimpse(source.name)
         return bool(_list_in(source.first(source.name))) if value is None else _list_in(value) is not None
 
     def read(self, source: Source) -> Iterator[Foreign]:
-        """The conversation; for a file with a conversation on each line, all of them."""
+        """Yield the conversation; for a file with a conversation on each line, all of them."""
         problems: list[str] = []
         if source.glimpse(source.name) is not None:
             yield _foreign(source.name, source.json(source.name), problems)
@@ -50,7 +50,7 @@ READER = MessageLists()
 
 
 def _list_in(value: Any) -> list[Any] | None:
-    """The message list that a value is or has: of a request, of a response, or of both."""
+    """Return the message list that a value is or has: of a request, of a response, or of both."""
     if isinstance(value, list):
         return value if value and all(_is_message(item) for item in value[:20]) else None
     if _is_message(value):
@@ -71,7 +71,7 @@ def _asked(value: Any) -> list[Any] | None:
 
 
 def _answered(value: Any) -> list[Any]:
-    """What a model answered: the first of its choices, or its items."""
+    """Return a model's answer: the first of its choices, or its items."""
     output, choices = v.member(value, "output"), v.items(v.member(value, "choices"))
     if isinstance(output, list):
         found = [item for item in output if isinstance(item, dict)]
@@ -129,7 +129,7 @@ def _drafts(message: Any, model: str | None) -> list[ForeignDraft]:
     if not isinstance(message, dict):
         return [frame(TOOL, message)]
     when = _time(message)
-    # Lists may be mixed, so the dialect is asked of each message.
+    # Lists may be mixed, so the dialect is determined for each message.
     neutral = from_dialect([message], recognise(message).name)
     usage, own = message.get("usage"), message.get("model") or message.get("model_name")
     spoken = {"usage": usage if isinstance(usage, dict) else None, "model": own if isinstance(own, str) else model}

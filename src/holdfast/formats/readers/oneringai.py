@@ -48,7 +48,7 @@ class OneRingAI:
     places = (".oneringai/agents",)
 
     def claims(self, source: Source) -> bool:
-        """A session file, a journal, the index that lists them, or the folder of an agent."""
+        """Return whether it is a session file, a journal, the index that lists them, or the folder of an agent."""
         if not source.is_file:
             named = any(source.has(name) for name in (_SESSION, _INSTRUCTIONS, _OLD_INSTRUCTIONS))
             return named and any(self.claims(one) for one in _sessions(source))
@@ -58,7 +58,7 @@ class OneRingAI:
         return _is_session(value) or _is_index(value)
 
     def read(self, source: Source) -> Iterator[Foreign]:
-        """The session of the file; for an index, those that it lists and that are there."""
+        """Yield the session of the file; for an index, those that it lists and that exist."""
         if not source.is_file:
             yield from self._read_agent(source)
             return
@@ -80,7 +80,7 @@ class OneRingAI:
                     yield Foreign(TOOL, name.removesuffix(".json"), [], problems=[str(error)])
 
     def _read_agent(self, source: Source) -> Iterator[Foreign]:
-        """All sessions of an agent, each with what the agent was told for good."""
+        """Yield all sessions of an agent, each with the agent's permanent instructions."""
         agent = _agent_files(source)
         for one in _sessions(source):
             if one.is_used() or not self.claims(one):
@@ -111,20 +111,20 @@ def _is_journal_line(value: Any) -> bool:
 
 
 def _sessions(source: Source) -> list[Source]:
-    """The files of an agent's folder that may be its sessions."""
+    """Return the files of an agent's folder that may be its sessions."""
     found = [source.only(_SESSION)] if source.has(_SESSION) else []
     return found + [one for one in source.below("sessions").children() if one.is_file]
 
 
 def _read_journal(source: Source) -> Foreign:
-    """A journal by its own: with the session file that it belongs to, if that is there."""
+    """Return a journal by itself, or with its session file, if that is there."""
     stem = source.name.removesuffix(".jsonl").removesuffix(".history")
     session = f"{stem}.json"
     if source.has(session):
         try:
             return _session(source, source.json(session), source.name)
         except HoldfastError as error:
-            # The journal holds all that was said, but neither memory nor title.
+            # The journal has the whole conversation, but neither memory nor title.
             source.pass_over(session, str(error))
     return _session(source, {"sessionId": stem}, source.name)
 
@@ -134,7 +134,7 @@ def _journal_of(source: Source) -> str:
 
 
 def _listed(index: dict[str, Any], source: Source) -> Iterator[str]:
-    """The files of the sessions in an index. A file's name is the id, made tame by that system."""
+    """Yield the session files in an index. A file's name is the id, made safe by that system."""
     for row in index["sessions"]:
         tamed = re.sub(r"[^A-Za-z0-9-]+", "_", row["sessionId"]).strip("_").lower() or "default"
         if source.has(f"{tamed}.json"):
@@ -145,12 +145,12 @@ def _listed(index: dict[str, Any], source: Source) -> Iterator[str]:
 
 # What oneringai keeps beside the sessions of an agent: its memory, plugins and instructions.
 class _AgentFiles(NamedTuple):
-    plugins: dict[str, Any]  # the states that lie in files of their own; beside a single file only the memory
-    instructions: list[Any]  # what a person told the agent for good: texts with their ids and times, or one text
+    plugins: dict[str, Any]  # the states in files of their own; beside a single file only the memory
+    instructions: list[Any]  # the agent's permanent instructions: texts with their ids and times, or one text
 
 
 def _agent_files(source: Source) -> _AgentFiles:
-    """The files of one agent, as far as they are there; what is damaged is told as passed over."""
+    """Return the existing files of one agent; damaged ones are reported as skipped."""
     names = [_MEMORY, *(name for name in source.names(".json") if name.startswith(_PLUGINS))]
     read = {posixpath.basename(name): document_beside(source, name, TOOL, _VERSION) for name in names}
     plugins = {name.removesuffix(".json"): value for name, value in read.items() if isinstance(value, dict)}
@@ -163,12 +163,12 @@ def _agent_files(source: Source) -> _AgentFiles:
 
 
 def _first_design(source: Source, agent: _AgentFiles) -> Foreign:
-    """The one session of an agent: memory and plugins lie beside it, or in it."""
+    """Return the one session of an agent: memory and plugins are beside it, or in it."""
     return _session(source, {**source.json(source.name), "files": agent.plugins}, _journal_of(source))
 
 
 def _under(agent: _AgentFiles, foreign: Foreign) -> Foreign:
-    """A session with what its agent was told for good."""
+    """Return a session with its agent's permanent instructions."""
     if agent.instructions and foreign.refusal is None:
         foreign.drafts.append(_instructed(agent.instructions))
         foreign.problems.append("its custom instructions were kept only to be read")
@@ -176,7 +176,7 @@ def _under(agent: _AgentFiles, foreign: Foreign) -> Foreign:
 
 
 def _instructed(instructions: Any, when: int | None = None) -> ForeignDraft:
-    """What the agent was told for good, to be read by people: it instructs nobody here."""
+    """Return the agent's permanent instructions, for people to read: they instruct nobody here."""
     data = {"custom_instructions": instructions}
     return ForeignDraft("metadata", data, when, key=f"instructions.{v.digest(data)}")
 
@@ -232,17 +232,17 @@ def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
 
 
 def _index_of(source: Source) -> Any:
-    """The index: a save in that system may wipe the title from a session's own file."""
+    """Return the index: a save in that system may remove the title from a session's own file."""
     index = document_beside(source, _INDEX, TOOL, _VERSION, _is_index)
     if index is not None:
-        list(_listed(index, source))  # tells which of them are not there
+        list(_listed(index, source))  # reports which of them are missing
     return index
 
 
 def _kept(
     value: dict[str, Any], state: dict[str, Any], saved: int | None, problems: list[str]
 ) -> Iterator[ForeignDraft]:
-    """Memory as memory; what other plugins kept only as it came: no plugin comes in with a file."""
+    """Yield memory as memory; other plugins' states only unchanged: no plugin comes in with a file."""
     known: dict[str, str] = {}
     for name, kept in _plugins(value, state):
         entries = v.member(kept, "entries")
@@ -278,7 +278,7 @@ def _plugins(value: dict[str, Any], state: dict[str, Any]) -> Iterator[tuple[str
 
 
 def _left(value: dict[str, Any], state: dict[str, Any], saved: int | None) -> Iterator[ForeignDraft]:
-    """What has no place here, as it came; tools and permissions are in it, and do not act."""
+    """Yield the data without a place here, unchanged; tools and permissions are in it, and have no effect."""
     core = {name: item for name, item in v.mapping(state.get("core")).items() if item}
     left = {name: item for name, item in (value | state | core).items() if name not in _TOLD}
     if left:
@@ -286,7 +286,7 @@ def _left(value: dict[str, Any], state: dict[str, Any], saved: int | None) -> It
 
 
 def _not_taken(state: dict[str, Any]) -> Iterator[str]:
-    """What an agent had there and has not here, because nothing in a file may act."""
+    """Yield what the agent had there and has not here, because nothing in a file may act."""
     given = {
         name: ", ".join(sorted(str(rule) for rule in rules)[:_NAMED_MAX])
         for name in ("approvals", "allowlist", "blocklist")
@@ -306,7 +306,7 @@ def _description(value: dict[str, Any], metas: list[Any], saved: int | None) -> 
     return ForeignDraft("metadata", data, saved, key=f"about.{v.digest(data, saved)}")
 
 
-# The items of a conversation: what each says, in the neutral form.
+# The items of a conversation, in the neutral form.
 class _ConversationItem:
     """One item of the conversation, with its time and line where the journal has them."""
 
@@ -324,11 +324,11 @@ class _ConversationItem:
 
     @property
     def words(self) -> str:
-        """A name for what the item says."""
+        """Return a name for the item's content."""
         return v.digest(v.member(self.item, "role") or self.role, v.member(self.item, "content"))
 
     def keyed(self, model: str | None) -> Iterator[ForeignDraft]:
-        """The events of the item, each with a key of its own."""
+        """Return the events of the item, each with a key of its own."""
         for number, draft in enumerate(self.drafts(model)):
             draft.key = f"{self.id or self.words}.{number}"
             yield draft
@@ -353,7 +353,7 @@ class _RecordedCall(_ConversationItem):
         self._repeated: list[Any] = []
 
     def takes(self, item: _ConversationItem) -> bool:
-        """Whether an item says what came of this call; no second one does."""
+        """Return whether an item has the result of this call; no second one does."""
         words = v.as_text(v.member(self.item, "result"))
         if (
             self._repeated
@@ -366,7 +366,7 @@ class _RecordedCall(_ConversationItem):
         return True
 
     def drafts(self, model: str | None) -> list[ForeignDraft]:
-        """The call, and its result once it ended."""
+        """Return the call, and its result once it ended."""
         record, began, took = self.item, self.when, self.item.get("durationMs")
         if began and isinstance(took, (int, float)) and 0 < took < began:
             began -= int(took)
@@ -382,7 +382,7 @@ class _RecordedCall(_ConversationItem):
 
 
 def _entries(source: Source, state: dict[str, Any], journal: str, problems: list[str]) -> list[_ConversationItem]:
-    """The journal, with what only the state has put in its place."""
+    """Return the journal, with items that only the state has inserted at their places."""
     kept = _with_calls(_conversation(state), v.member(state, "core", "toolCalls"))
     if not source.has(journal):
         return kept
@@ -400,7 +400,7 @@ def _entries(source: Source, state: dict[str, Any], journal: str, problems: list
 
 
 def _conversation(state: dict[str, Any]) -> list[_ConversationItem]:
-    """What the state itself keeps of the conversation, with times where it has them."""
+    """Return the conversation in the state itself, with times where it has them."""
     core = (v.member(state, "core", name) for name in ("conversation", "history"))
     found = [_ConversationItem(item) for item in v.items(next(filter(None, (state.get("conversation"), *core)), None))]
     times = v.member(state, "core", "messageMetadata")
@@ -410,9 +410,9 @@ def _conversation(state: dict[str, Any]) -> list[_ConversationItem]:
 
 
 def _with_calls(entries: list[_ConversationItem], records: Any) -> list[_ConversationItem]:
-    """The items, and among them, by their times, the calls that are kept in a list of their own.
+    """Return the items, and among them, by their times, the calls of a separate list.
 
-    A call that an item tells too is left to it. An item that only repeats what a call gave back is the call's result,
+    A call that is also an item is left to that. An item that only repeats the output of a call is the call's result,
     and is kept beside it.
     """
     parts = (part for one in entries for part in _parts(v.member(one.item, "content")))
@@ -430,7 +430,7 @@ def _parts(content: Any) -> list[Any]:
 
 
 def _block(part: Any) -> Any:
-    """A part of a message in the neutral form."""
+    """Return a part of a message in the neutral form."""
     kind = v.member(part, "type")
     if kind in ("input_text", "output_text"):
         return v.text_block(v.as_text(part.get("text")))

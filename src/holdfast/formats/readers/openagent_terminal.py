@@ -1,4 +1,4 @@
-"""OpenAgent-Terminal: one file per session, and an index that may know more or less than these."""
+"""OpenAgent-Terminal: one file per session, and an index that may have more or fewer sessions."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class OpenAgentTerminal:
     places = (".config/openagent-terminal/sessions",)
 
     def claims(self, source: Source) -> bool:
-        """A session file or the index."""
+        """Return whether it is a session file or the index."""
         if not source.is_file:
             return False
         value = source.glimpse(source.name)
         return _is_session(value) or _is_index(value)
 
     def read(self, source: Source) -> Iterator[Foreign]:
-        """The session of the file; for the index, those that it lists and that are there."""
+        """Yield the session of the file; for the index, those that it lists and that exist."""
         value = source.json(source.name)
         if _is_session(value):
             yield _foreign(value, _row_of(source, value["metadata"]["session_id"]))
@@ -41,7 +41,7 @@ class OpenAgentTerminal:
         for row in value["sessions"]:
             name = _file_of(row)
             if name is None or not source.has(name):
-                continue  # it was told
+                continue  # it was reported
             try:
                 if _is_session(found := source.json(name)):
                     yield _foreign(found, row)
@@ -56,7 +56,7 @@ def _is_session(value: Any) -> bool:
     is_talk = isinstance(v.member(value, "metadata", "session_id"), str) and isinstance(
         v.member(value, "messages"), list
     )
-    return is_talk and "format" not in value  # documents of others say whose they are
+    return is_talk and "format" not in value  # documents of other tools say whose they are
 
 
 def _is_index(value: Any) -> bool:
@@ -66,7 +66,7 @@ def _is_index(value: Any) -> bool:
 
 
 def _row_of(source: Source, id: str) -> Any:
-    """The session's row in the index, if there is one: the two may have drifted apart."""
+    """Return the session's row in the index, if there is one: the two may have drifted apart."""
 
     def rows() -> dict[str, Any]:
         is_own = source.name == _INDEX
@@ -80,7 +80,7 @@ def _row_of(source: Source, id: str) -> Any:
 
 
 def _tell_unsaved(source: Source, index: dict[str, Any]) -> None:
-    """Name what the index lists though it is not there: it was created, and never saved."""
+    """Report what the index lists though it is missing: it was created, and never saved."""
     for row in index["sessions"]:
         name = _file_of(row)
         if name is None or not source.has(name):
@@ -89,7 +89,7 @@ def _tell_unsaved(source: Source, index: dict[str, Any]) -> None:
 
 
 def _file_of(row: dict[str, Any]) -> str | None:
-    """The name of a session's file; None for an id that is no name."""
+    """Return the name of a session's file; None for an id that is not a name."""
     id = row["session_id"]
     return None if "/" in id or "\\" in id or "\0" in id else f"{id}.json"
 
@@ -112,7 +112,7 @@ def _foreign(value: dict[str, Any], row: Any) -> Foreign:
 
 
 class _Conversation:
-    """Gives calls their ids, which that system has not, and results to the calls before them."""
+    """Gives calls ids, which that system lacks, and results to the calls before them."""
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
@@ -120,7 +120,7 @@ class _Conversation:
         self._count = 0
 
     def drafts(self, messages: list[Any]) -> list[ForeignDraft]:
-        """The messages as drafts. A key is the message's place: nothing is ever taken out there."""
+        """Return the messages as drafts. A key is the message's place: nothing is ever removed there."""
         found: list[ForeignDraft] = []
         for place, message in enumerate(messages):
             for number, draft in enumerate(self._message(message)):
@@ -161,13 +161,13 @@ class _Conversation:
         return drafts
 
     def _tool(self, message: dict[str, Any], when: int | None) -> list[ForeignDraft]:
-        """A tool's message: the result of the oldest call that is open, or of one we never saw."""
+        """Process a tool's message: the result of the oldest open call, or of one that is missing."""
         about = message.get("metadata")
         named = message.get("tool_call_id") or v.member(about, "tool_call_id")
         drafts = []
         if named in self._open:
             self._open.remove(named)
-        # Results say no id there: they come in the order of the calls.
+        # Results have no id there: they come in the order of the calls.
         elif named is None and self._open:
             named = self._open.pop(0)
         else:

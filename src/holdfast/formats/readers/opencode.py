@@ -13,16 +13,16 @@ from holdfast.formats.readers import _values as v
 from holdfast.formats.readers._book import Book, SourceEntry
 
 _TOOL = "opencode"
-Message = tuple[files.Record, list[files.Record]]  # what is known about a message, and its parts
+Message = tuple[files.Record, list[files.Record]]  # a message's metadata, and its parts
 
-# The name that opencode gives by itself says nothing.
+# A default name of opencode, without information.
 _UNTITLED = re.compile(r"(?:New|Child) session - \d{4}-")
 _STORED_SESSION = re.compile(r"(?:^|/)session/(?:info|[^/]+)/(ses_[^/]+)\.json$")
 _STORED_MESSAGE = re.compile(r"(?:^|/)message/(ses_[^/]+)/([^/]+)\.json$")
 _STORED_PART = re.compile(r"(?:^|/)part/(?:ses_[^/]+/)?([^/]+)/([^/]+)\.json$")
 
 _TABLES = {"session": "id", "message": "id", "part": "id", "session_message": "seq"}
-"""The tables, each with the column that its rows are in order of; older ones lack the last."""
+"""The tables, each with the column of its row order; older ones lack the last."""
 
 
 class _Opencode(files.ToolReader):
@@ -45,7 +45,7 @@ def _is_export(value: files.Record) -> bool:
     return isinstance(value.get("messages"), list) and isinstance(info, dict) and "id" in info
 
 
-# Where the messages come from.
+# The sources of messages.
 def _read_export(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
     value = v.mapping(files.open_document(source, name, problems))
     messages = [
@@ -70,13 +70,13 @@ def _read_database(source: Source, name: str, problems: list[str]) -> Iterator[F
 
 
 def _with_data(row: files.Record) -> files.Record:
-    """A row with what its JSON column says, and with the column as it came."""
+    """Return a row with the members of its JSON column, and with the column unchanged."""
     data = v.mapping(v.as_json(row.get("data")))
     return data | {"id": row.get("id"), "$raw": row.get("data"), "$created": row.get("time_created")}
 
 
 def _info(row: files.Record) -> files.Record:
-    """A row of the session table in the form of an export."""
+    """Return a row of the session table in the form of an export."""
     told = {name: row.get(name) for name in ("id", "directory", "title", "version")}
     times = {"created": row.get("time_created")}
     return told | {"parentID": row.get("parent_id"), "time": times, "revert": v.as_json(row.get("revert"))}
@@ -109,7 +109,7 @@ def _foreign(info: files.Record, messages: list[Message], problems: list[str]) -
     book.note(_bare(info), "session", key="session")
     reverted = v.text(v.member(info, "revert", "messageID"))
     for about, parts in messages:
-        # Ids grow with time: all from the one on that was gone back to were taken back.
+        # Ids grow with time: the given one and all later ones were taken back.
         run = "reverted" if reverted and v.text(about.get("id")) >= reverted else None
         _tell_message(book, about, parts, run)
     title = v.first_text(info.get("title"))
@@ -136,7 +136,7 @@ def _tell_message(book: Book, about: files.Record, parts: list[files.Record], ru
             if is_hidden:
                 entry.kind = "compaction"
             elif is_user:
-                if _said_by_user(part):  # the first of them carries what all of them say
+                if _said_by_user(part):  # the first of them has the data of all of them
                     entry.user(said)
                     said = []
             else:
@@ -163,7 +163,7 @@ def _tell_results(called: list[files.Record], entry: SourceEntry) -> None:
 
 
 def _bare(record: files.Record) -> Any:
-    """The record as it came: the text of its column, or itself."""
+    """Return the unchanged record: the text of its column, or itself."""
     return record.get("$raw") or record
 
 
@@ -195,7 +195,7 @@ def _tell_part(about: files.Record, part: files.Record, entry: SourceEntry) -> N
 
 
 def _said_by_user(part: files.Record) -> files.Record | None:
-    """What a part of a user's message says: words or a picture; None if it is not the user's."""
+    """Return a part of a user's message, words or an image; None if it is not the user's."""
     if part.get("type") == "file":
         return v.data_url_block(part.get("url"))
     is_said = part.get("type") == "text" and not _is_added(part)
@@ -203,7 +203,7 @@ def _said_by_user(part: files.Record) -> files.Record | None:
 
 
 def _is_added(part: files.Record) -> bool:
-    """Whether the tool put it there itself."""
+    """Return whether the tool itself inserted it."""
     return part.get("synthetic") is True or part.get("ignored") is True
 
 
@@ -224,7 +224,7 @@ def _tell_result(part: files.Record, entry: SourceEntry) -> None:
 
 # Messages of opencode's newer tables, in the form of the older ones.
 def _older_form(row: files.Record) -> Message:
-    """What is known about a message of ``session_message``, and its parts."""
+    """Return a message of ``session_message``: its metadata, and its parts."""
     id, kind = v.text(row.get("id")), v.text(row.get("type"))
     data = v.mapping(v.as_json(row.get("data")))
     about: files.Record = {

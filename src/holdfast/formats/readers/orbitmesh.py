@@ -1,7 +1,7 @@
 """orbitmesh: a session file, its message log, run attempts, and gzip snapshots of the provider.
 
 ``sessions/<id>.json``, ``sessions/<id>.messages.jsonl``, ``sessions/attempts/<id>/*.json`` and
-``snapshots/<id>.json.gz``. Resume tokens are not read: nobody may go on with another's token.
+``snapshots/<id>.json.gz``. Resume tokens are not read: they must not be usable by others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OrbitMesh:
     homes = {"ORBITMESH_BASE_DIR": ".orbitmesh"}  # noqa: RUF012 - read only
 
     def claims(self, source: Source) -> bool:
-        """A session file, a message log, a snapshot, or the folder that holds such."""
+        """Return whether it is a session file, a message log, a snapshot, or a folder that holds such files."""
         if not source.is_file:
             homes = ("sessions", "snapshots", "")
             names = [name for name in source.names() if posixpath.basename(posixpath.dirname(name)) in homes]
@@ -44,7 +44,7 @@ class OrbitMesh:
         return _is_session(value) or _is_snapshot(value)
 
     def read(self, source: Source) -> Iterator[Foreign]:
-        """The sessions: each with its log, its attempts and its snapshot."""
+        """Yield the sessions: each with its log, its attempts and its snapshot."""
         found: defaultdict[str, _SessionParts] = defaultdict(_SessionParts)
         for name in [source.name] if source.is_file else source.names():
             _sort_in(source, name, found)
@@ -57,7 +57,7 @@ READER = OrbitMesh()
 
 
 class _SessionParts:
-    """What there is of one session."""
+    """The parts of one session."""
 
     def __init__(self) -> None:
         self.session: dict[str, Any] = {}
@@ -68,7 +68,7 @@ class _SessionParts:
         self.refusal: HoldfastError | None = None
 
     def foreign(self, source: Source, id: str) -> Foreign:
-        """The session of these parts: the log comes first, then the list, then the snapshot."""
+        """Return the session of these parts: the log comes first, then the list, then the snapshot."""
         problems: list[str] = []
         if self.refusal is not None:
             if not self.session and self.log is None:
@@ -77,7 +77,7 @@ class _SessionParts:
         said = messages.logged(source, self.log, problems) if self.log else []
         said = messages.join_in_time(said, messages.embedded(self.session.get("messages")))
         snapped = v.member(self.snapshot, "provider_state", "messages")
-        # Keys of an earlier reader: what it told is taken back, or it would be there twice.
+        # Keys of an earlier reader: its events are retracted, or they would be there twice.
         earlier = messages.earlier_form(messages.go_on_with(said, snapped))
         said = messages.go_on_with(messages.put_together(said), snapped)
         created = v.first_time(self.session.get("created_at"), self.snapshot.get("created_at"))
@@ -132,13 +132,13 @@ def _is_attempt(value: Any) -> bool:
 
 
 def _sort_in(source: Source, name: str, found: defaultdict[str, _SessionParts]) -> None:
-    """Put a file to the session that it is a part of."""
+    """Add a file to the session that it is a part of."""
     if name.endswith(_LOG):
         if messages.is_log_line(source.first(name)):
             parts = found[posixpath.basename(name).removesuffix(_LOG)]
             parts.log, parts.place = name, name.removesuffix(_LOG)
         return
-    # A token would let whoever imports act in the other's name: it is not even opened.
+    # A token would let the importer act in another's name: it is not even opened.
     if not name.endswith((".json", ".gz")) or "resume_tokens" in name.split("/"):
         return
     value = _tame_snapshot(source.glimpse(name))
@@ -160,7 +160,7 @@ def _sort_in(source: Source, name: str, found: defaultdict[str, _SessionParts]) 
 
 
 def _look_beside(source: Source, parts: _SessionParts) -> None:
-    """The other file of a session, when only one of the two was named."""
+    """Read the other file of a session, if only one of the two was given."""
     if parts.log is None and parts.place and source.has(parts.place + _LOG):
         parts.log = parts.place + _LOG
     name = f"{parts.place}.json"
@@ -173,23 +173,21 @@ def _look_beside(source: Source, parts: _SessionParts) -> None:
 
 
 def _usage(metrics: Any) -> dict[str, Any]:
-    """What a snapshot counted; the names are those of Go fields, or the tame ones."""
+    """Return the usage in a snapshot; the names are those of Go fields, or in lower case."""
     names = {"tokensin": "input_tokens", "tokensout": "output_tokens", "requestcount": "requests"}
     tame = {name.replace("_", "").lower(): count for name, count in v.mapping(metrics).items() if type(count) is int}
     return v.rename_figures(tame, names)
 
 
 def _without_secrets(value: Any) -> Any:
-    """A snapshot without its environment, where keys are kept, and without its messages."""
+    """Return a snapshot without its environment, which has keys, and without its messages."""
     if not isinstance(value, dict):
         return value
     return {name: _without_secrets(item) for name, item in value.items() if name not in _HIDDEN}
 
 
-# Snapshots of orbitmesh's first design in the shape of the later one.
-#
-# There they are plain JSON under ``sessions/``, with the messages, the task and the agent's own id at the top; the
-# names are those of Go fields or the tame ones.
+# Snapshots of orbitmesh's first design in the form of the later one. There they are plain JSON under ``sessions/``,
+# with the messages, the task and the agent's own id at the top; the names are those of Go fields or in lower case.
 _NAMES = {
     "SessionID": "session_id",
     "ProviderType": "provider_type",
@@ -208,7 +206,7 @@ _INNER = ("acp_session_id", "messages", "current_task", "metrics")
 
 
 def _tame_snapshot(value: Any) -> Any:
-    """A snapshot with the later names, and with the provider's state in a map of its own; anything else as it is."""
+    """Return a snapshot with the later names, and the provider's state in a map; anything else unchanged."""
     tamed = {_NAMES.get(name, name): item for name, item in v.mapping(value).items()}
     if not isinstance(tamed.get("session_id"), str) or "attempt_id" in tamed:
         return value

@@ -89,7 +89,7 @@ def _tell_message(message: Record, entry: SourceEntry) -> None:
 
 
 def _parent(path: str | None) -> str | None:
-    """The id of the session that a path leads to."""
+    """Return the id of the session that a path leads to."""
     named = v.UUID.search(stem(path.replace("\\", "/"))) if path else None
     return named[0] if named else path
 

@@ -24,12 +24,12 @@ class Woodwork:
     places: tuple[str, ...] = ()
 
     def claims(self, source: Source) -> bool:
-        """A session, or several of them."""
+        """Return whether it is a session, or several of them."""
         found = (source.first(source.name), *_sessions(source.glimpse(source.name))) if source.is_file else ()
         return any(map(_is_session, found))
 
     def read(self, source: Source) -> Iterator[Foreign]:
-        """Every session in the file."""
+        """Yield every session in the file."""
         if source.glimpse(source.name) is not None:
             yield from map(_foreign, _sessions(source.json(source.name)))
             return
@@ -50,7 +50,7 @@ def _is_session(value: Any) -> bool:
 
 
 def _sessions(value: Any) -> Iterator[dict[str, Any]]:
-    """The sessions in a value: itself, or those in its list or map; a map's name is the id."""
+    """Yield the sessions in a value: itself, or those in its list or map; a map's name is the id."""
     if _is_session(value):
         yield value
         return
@@ -65,7 +65,7 @@ def _foreign(value: dict[str, Any]) -> Foreign:
     for name, item in v.mapping(value.get("workflow_variables")).items():
         data = {"name": str(name), "value": encode_value(item)[0]}
         drafts.append(ForeignDraft("variable_set", data, last, key=f"variable.{v.digest(data)}"))
-    # What is neither said nor a variable: the accumulated prompt, and what we do not know.
+    # Neither messages nor variables: the accumulated prompt, and unknown members.
     rest = {name: item for name, item in value.items() if name not in _FIELDS}
     prompt = value.get("current_prompt")
     data = {TOOL: rest | ({"current_prompt": prompt} if prompt else {})}

@@ -1,1 +1,1 @@
-"""One module for each format that a session is written in."""
+"""One module for each format in which a session is written."""

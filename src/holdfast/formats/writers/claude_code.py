@@ -15,22 +15,22 @@ _MODEL = "claude-sonnet-4-5"
 
 
 def session_id(recorded: Recorded) -> str:
-    """The id under which Claude Code knows the session."""
+    """Return the id under which Claude Code knows the session."""
     return stable_uuid("claude-code", recorded.metadata.session_id)
 
 
 def project_folder(cwd: str) -> str:
-    """The name of the folder in which Claude Code keeps the sessions of a project."""
+    """Return the name of the folder in which Claude Code keeps the sessions of a project."""
     return "".join(char if char.isascii() and char.isalnum() else "-" for char in cwd)
 
 
 def session_file(recorded: Recorded, options: ExportOptions) -> str:
-    """Where Claude Code looks for the session, below the user's home."""
+    """Return where Claude Code looks for the session, below the user's home."""
     return f".claude/projects/{project_folder(options.cwd)}/{session_id(recorded)}.jsonl"
 
 
 def write_claude_code(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
-    """The records of the conversation, then its title and its last one."""
+    """Yield the records of the conversation, then its title and its last one."""
     own = session_id(recorded)
     parent: str | None = None
     prompt = ""
@@ -40,7 +40,7 @@ def write_claude_code(recorded: Recorded, options: ExportOptions) -> Iterator[by
             uuid = stable_uuid(own, number)
             record = {
                 "parentUuid": parent,
-                # Only what is no side chain is shown when the session is resumed.
+                # Only records outside side chains are shown when the session is resumed.
                 "isSidechain": False,
                 "type": turn.role,
                 "message": message,
@@ -63,7 +63,7 @@ def write_claude_code(recorded: Recorded, options: ExportOptions) -> Iterator[by
 
 
 def _messages(turn: DialogueTurn, options: ExportOptions, id: str) -> Iterator[dict[str, Any]]:
-    """A user's turn as one message; an assistant's as one for each block, of one id."""
+    """Yield a user's turn as one message; an assistant's as one for each block, of one id."""
     for message in in_dialect(turn, "anthropic"):
         content = message["content"]
         if turn.role == "user":

@@ -16,7 +16,7 @@ _TIME_BITS = 48
 
 
 def session_id(recorded: Recorded) -> str:
-    """The id under which Codex knows the session: a UUID of version 7 by its time, the same at each export."""
+    """Return the id under which Codex knows the session: a UUID of version 7 by its time, the same at each export."""
     row = recorded.metadata
     digits = int(digest_id("codex", row.session_id)[:20], 16) & ((1 << 80) - 1)
     time = max(0, row.created_at) & ((1 << _TIME_BITS) - 1)
@@ -27,13 +27,13 @@ def session_id(recorded: Recorded) -> str:
 
 
 def session_file(recorded: Recorded, options: ExportOptions) -> str:
-    """Where Codex looks for the session, below the user's home."""
+    """Return where Codex looks for the session, below the user's home."""
     place = clock(recorded.metadata.created_at, options.zone, "%Y/%m/%d/rollout-%Y-%m-%dT%H-%M-%S")
     return f".codex/sessions/{place}-{session_id(recorded)}.jsonl"
 
 
 def write_codex(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
-    """The head, then each item of the conversation as the model gets it and as people see it."""
+    """Yield the head, then each item of the conversation as the model gets it and as people see it."""
     created = recorded.metadata.created_at
     meta: dict[str, Any] = {
         "id": session_id(recorded),
@@ -60,7 +60,7 @@ def _item(time: int, item: dict[str, Any]) -> Iterator[bytes]:
         parts = [{"type": said, "text": content}] if isinstance(content, str) else content
         yield _line(time, "response_item", {"type": "message", "role": item["role"], "content": parts})
         text = _words(content)
-        # The screen shows events, the model gets items: without both one of them sees nothing.
+        # The screen shows events, the model gets items: without both one of them has nothing.
         if text:
             shown = "user_message" if item["role"] == "user" else "agent_message"
             yield _line(time, "event_msg", {"type": shown, "message": text})
@@ -68,7 +68,7 @@ def _item(time: int, item: dict[str, Any]) -> Iterator[bytes]:
         output = item.get("output")
         plain = {"output": _words(output)} if isinstance(output, list) else {}
         yield _line(time, "response_item", item | plain)
-    # What is left is reasoning, encrypted for an account that need not be this one.
+    # The rest is reasoning, encrypted for an account that need not be this one.
 
 
 def _words(content: Any) -> str:

@@ -14,15 +14,15 @@ VERSION = "0.61.0"  # the release of Gemini CLI that resumes these files in our 
 
 
 def session_id(recorded: view.Recorded) -> str:
-    """The id in the file; Gemini CLI gives a new one at each import."""
+    """Return the id in the file; Gemini CLI gives a new one at each import."""
     return view.stable_uuid("gemini-cli", recorded.metadata.session_id)
 
 
 def write_gemini_cli(recorded: view.Recorded, options: view.ExportOptions) -> Iterator[bytes]:
-    """One document: the head, then the messages one by one."""
+    """Yield one document: the head, then the messages one by one."""
     row = recorded.metadata
     own = session_id(recorded)
-    # The hash of the folder is what Gemini CLI finds a project's sessions by.
+    # Gemini CLI finds a project's sessions by the hash of the folder.
     head = {
         "sessionId": own,
         "projectHash": hashlib.sha256(options.cwd.encode("utf-8", "replace")).hexdigest(),
@@ -41,7 +41,7 @@ def _messages(turns: list[view.DialogueTurn], own: str) -> Iterator[dict[str, An
         if turn.role == "assistant":
             yield head | _answer(turn, after)
             continue
-        # Results stand with their calls, from where Gemini CLI reads them.
+        # Results are with their calls, where Gemini CLI reads them.
         said = [block for block in turn.blocks if block["type"] != "tool_result"]
         messages = view.in_dialect(turn._replace(blocks=said), "gemini") if said else []
         if parts := [part for message in messages for part in message.get("parts", [])]:

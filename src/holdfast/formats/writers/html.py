@@ -1,4 +1,4 @@
-"""One HTML page: nothing to load, an index of its turns, a search, readable by day and by night and on paper."""
+"""One HTML page: no external resources, an index of its turns, a search, for light and dark screens and for paper."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-# The page allows this one style and this one script by their digests, and no other. Nothing is fetched and nothing
-# else runs, even if a browser misread something: this is the second lock.
+# The page allows this one style and this one script by their digests, and no other. Nothing is fetched and nothing else
+# runs, even if a browser misread something: this is the second lock.
 _POLICY = (
     f"default-src 'none'; style-src {_digest(_STYLE)}; script-src {_digest(_SCRIPT)};"
     " img-src data:; base-uri 'none'; form-action 'none'"
@@ -46,7 +46,7 @@ _DAY_MS, _HOUR_MS, _MINUTE_MS, _SECOND_MS = 86_400_000, 3_600_000, 60_000, 1000
 
 @dataclass
 class _Turn:
-    """A line of the index: a question, and what became of it."""
+    """A line of the index: a question, and the outcome."""
 
     place: str
     asked: str
@@ -58,7 +58,10 @@ class _Turn:
 
 
 def write_html(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
-    """The page, piece by piece. The index comes last, as the turns are known then; the style puts it in front."""
+    """Yield the page, piece by piece.
+
+    The index comes last, when the turns are known; the style moves it to the front.
+    """
     yield _head(recorded, options).encode("utf-8", "replace")
     turns: list[_Turn] = []
     results: dict[tuple[int, int], PairedEntry] = {}
@@ -113,7 +116,7 @@ def _head(recorded: Recorded, options: ExportOptions) -> str:
 
 
 def _note_turn(turns: list[_Turn], steps: list[PairedEntry]) -> None:
-    """Begin a turn with a question, else add to the last one what happened in it."""
+    """Begin a turn with a question, else add to the last one."""
     first = steps[0].entry
     if first.kind == "user":
         asked = neutralise_line(" ".join(first.text.split()))[:_SHORT_CHARS]
@@ -184,7 +187,7 @@ def _part(step: PairedEntry) -> str:
 
 
 def _call(step: PairedEntry) -> str:
-    """A call with what it was given, the lines that it changes, and what came of it."""
+    """Yield a call with its arguments, its diff lines, and its result."""
     entry, result = step.entry, step.result
     edit = edit_of(entry)
     if edit is not None:
@@ -232,7 +235,7 @@ def _media(media: Media) -> str:
 
 
 def _duration(ms: int) -> str:
-    """A span of time in its two largest units; nothing for less than a millisecond."""
+    """Return a duration in its two largest units; nothing for less than a millisecond."""
     if ms < _SECOND_MS:
         return f"{ms} ms" if ms > 0 else ""
     if ms < _MINUTE_MS:

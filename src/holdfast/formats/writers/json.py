@@ -22,9 +22,9 @@ _IN_THE_LIST = ("openai", "mistral")  # the system prompt is the first message t
 
 
 def write_json(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
-    """One document: metadata, state, the conversation in neutral form, and every event."""
+    """Yield one document: metadata, state, the conversation in neutral form, and every event."""
     found, first = recorded.recover("neutral", options.incomplete), recorded.lost_from()
-    # What a program cannot see from the numbers of the events: that there were more.
+    # The numbers of the events do not show a program that there were more.
     lost = [] if first is None else [Issue("unreadable", f"event {first}", unreadable(first))]
     yield b'{"format":"%b","version":%d,"writer":' % (DOCUMENT_FORMAT.encode(), DOCUMENT_VERSION)
     yield _encoded(VERSION)
@@ -43,12 +43,12 @@ def write_json(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
 
 
 def write_jsonl(recorded: Recorded, _options: ExportOptions) -> Iterator[bytes]:
-    """The lines of the log as they are, byte for byte, without a last one that is not whole."""
+    """Yield the lines of the log byte for byte, without an incomplete last one."""
     yield from recorded.lines()
 
 
 def write_bundle(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
-    """Log, snapshots, blobs and other documents with a manifest; in clear, or encrypted."""
+    """Yield log, snapshots, blobs and other documents with a manifest; in clear, or encrypted."""
     chunks = bundle(recorded.metadata.session_id, recorded.lines, recorded.documents)
     if options.passphrase is None:
         return chunks
@@ -58,7 +58,7 @@ def write_bundle(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
 
 
 def writer_of_messages(provider: Provider) -> Callable[[Recorded, ExportOptions], Iterator[bytes]]:
-    """What writes the conversation as a list of messages that this provider accepts."""
+    """Return the writer of the conversation as a list of messages that this provider accepts."""
 
     def write(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
         found = recorded.recover(provider, options.incomplete)

@@ -15,7 +15,7 @@ _UNTITLED = "Untitled Session"
 
 
 def write_markdown(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
-    """A head with what is known of the session, then a section for each message."""
+    """Yield a head with the session's metadata, then a section for each message."""
     yield _head(recorded, options).encode("utf-8", "replace")
     for message in grouped(read_transcript(recorded.events(), lost_from=recorded.lost_from())):
         shown = _note(message[0]) if message[0].kind == "note" else _message(message, options)
@@ -79,18 +79,13 @@ def _note(entry: Entry) -> str:
     return "\n".join(f"> {line}" for line in lines)
 
 
-# Text of strangers inside of a markdown document, readable and unable to change the document.
-#
-# What people and models write is mostly markdown itself, so emphasis, lists, links and code stay as
-# they are. What could end the message it is in is made plain text: headings, rules, link
-# definitions, HTML, pictures that would be fetched, and code blocks that never end. The rules:
-#
-# - A code block begins at the left margin and ends with its message. There, whatever a parser
-#   thinks of the lines before, it is a code block; inside of a list one parser's code is another's
-#   heading.
-# - A code span is kept if it ends on its own line; other backticks are escaped, so that no span can
-#   reach from one line into the next.
-# - Outside of code ``<`` and what would be an entity are escaped.
+# Untrusted text inside a markdown document, readable and unable to change the document.
+# Most messages are markdown themselves, so emphasis, lists, links and code stay as they are. Whatever could end the
+# message it is in is made plain text: headings, rules, link definitions, HTML, images that would be fetched, and code
+# blocks that never end. A code block begins at the left margin and ends with its message: there it is a code block for
+# every parser, while inside a list one parser's code is another's heading. A code span is kept if it ends on its own
+# line; other backticks are escaped, so that no span can extend from one line into the next. Outside code ``<`` and
+# possible entities are escaped.
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)\Z")
 _MARKERS = re.compile(r"(?:[ \t]|>|[-+*](?=[ \t])|\d{1,9}[.)](?=[ \t]))*")
 _RULE = re.compile(r"[-=*_ \t]+\Z")
@@ -103,7 +98,7 @@ _TITLE = re.compile(r"([\\`*\[\]<>~|]|(?<!\w)_|_(?!\w)|#+\Z|&(?=#?\w+;))")
 
 
 def markdown_text(text: str) -> str:
-    """``text`` as part of a document; every line break stays one."""
+    """Return ``text`` as part of a document; every line break stays one."""
     shown: list[str] = []
     fence = ""
     indent = 0
@@ -111,7 +106,7 @@ def markdown_text(text: str) -> str:
         if fence:
             bare = line.strip(" \t")
             end = len(bare) >= len(fence) and not bare.strip(fence[0])
-            # What was indented stands as far left as the block does now.
+            # Indented text moves left as far as the block does.
             shown.append(fence if end else line[min(indent, len(line) - len(line.lstrip(" \t"))) :])
             fence = "" if end else fence
             continue
@@ -128,12 +123,12 @@ def markdown_text(text: str) -> str:
 
 
 def markdown_line(text: str) -> str:
-    """``text`` for a place of one line, such as a title: nothing in it is markdown."""
+    """Return ``text`` for a place of one line, such as a title: nothing in it is markdown."""
     return _TITLE.sub(r"\\\1", neutralise_line(text)).strip() or " "
 
 
 def fenced(text: str, language: str = "") -> str:
-    """``text`` as a code block, whose fence is longer than any in it."""
+    """Return ``text`` as a code block, whose fence is longer than any in it."""
     clean = neutralise(text)
     # A fence ends at the first run that is as long, so its own must be longer.
     longest = max((len(run) for run in _RUN.findall(clean)), default=0)
@@ -142,7 +137,7 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def _plain(line: str) -> str:
-    """A line outside of code: what begins a block loses its meaning, the rest stays."""
+    """Return a line outside code: the beginning of a block loses its meaning, the rest stays."""
     prefix = _MARKERS.match(line)
     assert prefix is not None
     begin = prefix.end()
@@ -161,7 +156,7 @@ def _plain(line: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """Within a line: code spans stay, HTML and pictures become words."""
+    """Return a part of a line: code spans stay, HTML and images become words."""
     if not _INLINE.search(text) and "&" not in text and "](" not in text:
         return text
     # Where runs of backticks begin, by their length: one of the same length ends a span.
@@ -179,7 +174,7 @@ def _inline(text: str) -> str:
 
 
 def _special(text: str, found: re.Match[str], runs: dict[int, list[int]]) -> tuple[int, str]:
-    """Where to go on, and what to write for a backslash, a backtick, a bracket or a picture."""
+    """Return where to continue, and what to write for a backslash, a backtick, a bracket or an image."""
     mark = found[0]
     if mark[0] == "`":
         return _span(text, found.start(), len(mark), runs)
@@ -188,7 +183,7 @@ def _special(text: str, found: re.Match[str], runs: dict[int, list[int]]) -> tup
     if mark == "![":
         return found.end(), "!\\["
     if mark == "\\`":
-        # What is left of a run after its first character must not be taken for a run of its own.
+        # The rest of a run after its first character must not be taken for a run of its own.
         rest = _RUN.match(text, found.start() + 1)
         assert rest is not None
         return rest.end(), "\\`" * len(rest[0])
@@ -196,7 +191,7 @@ def _special(text: str, found: re.Match[str], runs: dict[int, list[int]]) -> tup
 
 
 def _span(text: str, start: int, length: int, runs: dict[int, list[int]]) -> tuple[int, str]:
-    """A code span as it is, if one begins here; else its backticks, escaped."""
+    """Return a code span unchanged, if one begins here; else its backticks, escaped."""
     ends = runs.get(length, [])
     number = bisect_left(ends, start + length)
     if number < len(ends):
@@ -213,9 +208,9 @@ def _words(text: str) -> str:
     return _LINK_CODE.sub(r"\\]", text) if "](" in text else text
 
 
-# Plain text: what was said, by whom and when.
+# Plain text: who said what and when.
 def write_text(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
-    """A line for each message's speaker, its words indented below."""
+    """Yield a line for each message's speaker, its words indented below."""
     row = recorded.metadata
     title = neutralise_line(row.title or "Untitled Session")
     times = f"{clock(row.created_at, options.zone)} to {clock(row.updated_at, options.zone)}"

@@ -16,7 +16,7 @@ Message = dict[str, Any]
 
 
 def write_openagent_terminal(recorded: Recorded, _options: ExportOptions) -> Iterator[bytes]:
-    """One document of two members, indented as that system writes it."""
+    """Yield one document of two members, indented as that system writes it."""
     row, found = recorded.metadata, dialogue(recorded)
     kept = _kept(recorded)
     messages = [] if found.system is None else [_message("system", found.system, row.created_at)]
@@ -36,7 +36,7 @@ def write_openagent_terminal(recorded: Recorded, _options: ExportOptions) -> Ite
 
 
 def _kept(recorded: Recorded) -> dict[int, Message]:
-    """By the place of an event in the log, what a message has besides its words."""
+    """Return, by the place of an event in the log, what a message has besides its words."""
     found: dict[int, Message] = {}
     for place, event in enumerate(recorded.events()):
         if event.type in ("user", "assistant"):
@@ -51,7 +51,7 @@ def _kept(recorded: Recorded) -> dict[int, Message]:
 
 
 def _spoken(turn: DialogueTurn, kept: dict[int, Message]) -> list[Message]:
-    """An answer with its calls is one message; what the model thought is beside the words."""
+    """Return an answer with its calls as one message; the model's thinking is beside the words."""
     words = [block for block in turn.blocks if block["type"] not in ("tool_use", "thinking")]
     calls = [
         {"id": block["id"], "tool": block["name"], "args": block["input"]}
@@ -68,7 +68,7 @@ def _spoken(turn: DialogueTurn, kept: dict[int, Message]) -> list[Message]:
 
 
 def _heard(turn: DialogueTurn, kept: dict[int, Message]) -> list[Message]:
-    """What the user said at once is one message, and so is each result of a tool."""
+    """Return the user's words of a turn as one message, and each result of a tool as another."""
     messages: list[Message] = []
     said: dict[int, list[Block]] = {}
     for block, time, source in zip(turn.blocks, turn.times, turn.sources, strict=True):

@@ -18,7 +18,7 @@ _MS_BITS = 0xFFFFFFFFFFFF
 
 
 def session_id(recorded: view.Recorded) -> str:
-    """The id under which opencode knows the session; newer sessions sort first there."""
+    """Return the id under which opencode knows the session; newer sessions sort first there."""
     row = recorded.metadata
     # Ids are compared as texts: the complement makes the newest come first.
     time = ~(row.created_at << 12) & _MS_BITS
@@ -26,14 +26,14 @@ def session_id(recorded: view.Recorded) -> str:
 
 
 def write_opencode(recorded: view.Recorded, options: view.ExportOptions) -> Iterator[bytes]:
-    """The session, then its messages one by one."""
+    """Yield the session, then its messages one by one."""
     writer = _Writer(recorded, options)
     head = b'{"info":' + msgspec.json.encode(writer.info()) + b',"messages":['
     yield from view.listed(head, writer.messages(), b"]}\n")
 
 
 class _Writer:
-    """Turns into messages and parts, whose ids sort in their order."""
+    """Converts turns to messages and parts, whose ids sort in their order."""
 
     def __init__(self, recorded: view.Recorded, options: view.ExportOptions) -> None:
         self._recorded = recorded
@@ -45,7 +45,7 @@ class _Writer:
         self._user = ""
 
     def info(self) -> dict[str, Any]:
-        """What opencode keeps of a session."""
+        """Return what opencode keeps of a session."""
         row = self._recorded.metadata
         return {
             "id": self._id,
@@ -58,7 +58,7 @@ class _Writer:
         }
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """A message for each turn; results are with their calls."""
+        """Yield a message for each turn; results are with their calls."""
         turns = view.dialogue(self._recorded).turns
         for index, turn in enumerate(turns):
             if turn.role == "assistant":
@@ -101,7 +101,7 @@ class _Writer:
         parts += [
             _tool(block, results.get(block["id"]), time) if block["type"] == "tool_use" else _said(block)
             for block in turn.blocks
-            # Sent back as a member that not every provider takes, and signed for another one.
+            # Would be sent back as a member that not every provider accepts, and is signed for another one.
             if block["type"] != "thinking"
         ]
         parts.append({"type": "step-finish", "reason": info["finish"], "cost": 0, "tokens": _NOTHING_USED})
@@ -117,7 +117,7 @@ class _Writer:
 
 
 def _said(block: view.Block) -> dict[str, Any]:
-    """Words as they are; what opencode has no part for is put into words."""
+    """Return words unchanged; blocks for which opencode has no part are put into words."""
     kind = block["type"]
     if kind == "text":
         return {"type": "text", "text": block["text"]}
