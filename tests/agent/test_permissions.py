@@ -51,7 +51,7 @@ async def test_without_a_callback_the_tool_is_denied_with_a_reason(hf, script):
     with hf.session("s") as session:
         await agent.run("go", session=session)
         [result] = await results(session)
-    assert result["message"].startswith("Permission denied: the tool act needs a permission")
+    assert result["message"].startswith("Permission denied: the tool act needs permission")
     assert ran == []
 
 

@@ -16,6 +16,8 @@ from holdfast.apps.cli import _chat as chat
     [
         ("/title", ("title", "")),
         ("  /title  A trip \n", ("title", "A trip")),
+        ("/clear", ("new", "")),
+        ("/resume trip", ("sessions", "trip")),
         ("/usr/bin/env", None),
         ("//title", None),
         ("title", None),
@@ -52,6 +54,6 @@ def test_a_place_cannot_offer_what_is_not_in_the_table():
 def test_what_a_session_waits_for_is_told(hf):
     """Each question by its id, its tool and its reason."""
     with hf.session("s") as s:
-        assert COMMANDS["waiting"].act(s, "") == "This session waits for nobody."
+        assert COMMANDS["waiting"].act(s, "") == "This session is waiting for nothing."
         s.append("suspended", {"id": "0123456789ab", "kind": "permission", "tool": "pay", "reason": "too much"})
         assert COMMANDS["waiting"].act(s, "") == "0123456789ab  pay: too much"

@@ -133,9 +133,20 @@ def test_before_the_first_message_there_is_no_session(run, line):
 def test_a_misspelt_command(run):
     """It is answered with the nearest one and is not sent to the model."""
     done = run("chat", text="/titel x\n/load\n")
-    assert "there is no command /titel; did you mean title?" in done.err
+    assert "there is no command /titel; did you mean /title?" in done.err
     assert "/load needs the id of a session" in done.err
     assert done.out == ""
+
+
+def test_what_is_wrong_is_told_in_words_of_the_chat(run, hf):
+    """Each remedy is something to type here; nothing of it is recorded."""
+    done = run("chat", text="one\n/undo\n/search\n/help me\n/back 7\n/load\n")
+    assert "/help takes no arguments" in done.err
+    assert "/back alone" in done.err
+    assert "--help" not in done.err
+    [row] = hf.list()
+    assert {event.type for event in hf.events(row.session_id)}.isdisjoint({"agent_error", "turn_failed"})
+    assert row.message_count == 2
 
 
 def test_continue_goes_on_with_what_was_interrupted(run, hf):
@@ -143,9 +154,9 @@ def test_continue_goes_on_with_what_was_interrupted(run, hf):
     with hf.session("mine", agent_id="assistant") as session:
         session.user("unanswered")
     done = run("chat", "--session", "mine", text="/continue\n/continue\n")
-    assert "The last answer was interrupted. /continue goes on with it." in done.err
+    assert "The last answer was interrupted. /continue finishes it." in done.err
     assert done.out == "1: you said unanswered\n"
-    assert "there is nothing to go on with" in done.err
+    assert "there is nothing to continue" in done.err
 
 
 def test_an_answer_that_was_cut_in_the_middle_is_told_of(run, hf):
@@ -157,15 +168,18 @@ def test_an_answer_that_was_cut_in_the_middle_is_told_of(run, hf):
     session._journal.writer.dead = RuntimeError("killed")
     session.close()
     done = run("chat", "--session", "mine", text="/continue\n")
-    assert "The last answer was interrupted. /continue goes on with it." in done.err
+    assert "The last answer was interrupted. /continue finishes it." in done.err
     assert done.out == "2: you said (go on where you were interrupted)\n"
 
 
 def test_export_writes_a_file(run, hf, tmp_path, monkeypatch):
     """/export writes the session as its file's name says, and replaces nothing."""
     monkeypatch.chdir(tmp_path)
-    said = "one\n/export page.html\n/export\n/export\n"
+    said = "one\n/export page.html\n/export page.html\n/export\n/export\n/export all.zip\n"
     done = run("chat", "--new", "--session", "first", text=said)
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert "you said one" in (tmp_path / "first.md").read_text(encoding="utf-8")
-    assert "already" in done.err
+    assert (tmp_path / "first-2.md").is_file()
+    assert "page.html exists already" in done.err
+    assert ".zip" in done.err
+    assert not (tmp_path / "all.zip").exists()

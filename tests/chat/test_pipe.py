@@ -27,7 +27,7 @@ def test_each_line_is_a_message_and_is_recorded(run, hf):
     assert done.code == 0
     assert done.out == "1: you said hello\n2: you said again\n"
     assert "Model: openai:scripted" in done.err
-    assert "New session of assistant" in done.err
+    assert "New session, stored in" in done.err
     row = only(hf)
     assert (row.message_count, row.agent_id, row.title) == (4, "assistant", "hello")
 
@@ -55,7 +55,7 @@ def test_the_next_chat_goes_on_and_says_so(run, hf):
     run("chat", text="one\n")
     done = run("chat", text="two\n")
     assert done.out == "2: you said two\n"
-    told = rf"Restored session {only(hf).session_id} “one” \(2 messages, (just now|\d+ min ago)\)"
+    told = rf"Restored session {only(hf).session_id[:7]} “one” \(2 messages, (just now|\d+ min ago)\)"
     assert re.search(told, done.err)
 
 

@@ -56,11 +56,22 @@ def test_a_bundle_into_a_pipe(shell, library, trip, tmp_path):
         ("a.json", "json"),
         ("a.jsonl", "jsonl"),
         (None, "markdown"),
+        ("trip.v2", "markdown"),
     ],
 )
 def test_the_name_chooses(name, format):
     """The end of a file's name says which format is wanted."""
     assert format_by_name(name) == format
+
+
+def test_a_name_of_another_format_is_refused(run, trip, tmp_path):
+    """What ends in ``.zip`` would be Markdown under a false name: nothing is written without ``--format``."""
+    path = tmp_path / "trip.zip"
+    refused = run("export", trip, "-o", str(path))
+    assert refused.code == 2
+    assert ".zip" in refused.err
+    assert not path.exists()
+    assert run("export", trip, "-o", str(path), "--format", "html").code == 0
 
 
 def test_files(run, trip, tmp_path):

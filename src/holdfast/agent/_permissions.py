@@ -107,7 +107,7 @@ class Gate:
         if any(one.expires_at is None or one.expires_at > self.clock() for one in fitting):
             return Verdict(True)
         if tool.permission is None and self.prompt is None:
-            return Verdict(False, f"the tool {tool.name} needs a permission, and nobody is here to give it")
+            return Verdict(False, f"the tool {tool.name} needs permission, and nobody is here to give it")
         return Verdict(False, asks=True, expired=bool(fitting))
 
     async def ask(self, tool: Tool, args: dict[str, Any], call_id: str, *, expired: bool) -> Verdict:
@@ -130,7 +130,7 @@ class Gate:
                 )
             if self.can_wait:
                 return Verdict(False, wish=answer)
-            return Verdict(False, f"the tool {tool.name} needs a permission, and only a run on a session waits for one")
+            return Verdict(False, f"the tool {tool.name} needs permission, and only a run on a session can wait for it")
         decision = _decision(answer)
         # On the medium before the tool runs, as proof that it was allowed.
         self._record(tool.name, args, call_id, decision)

@@ -199,7 +199,7 @@ _TROUBLES: tuple[tuple[type[Exception], str, str, str], ...] = (
     (
         pai_errors.ModelAuthenticationError,
         "key",
-        "the provider does not take the API key",
+        "the provider rejected the API key",
         f"Check the provider's API key in the environment; {_KEPT}",
     ),
     (
@@ -211,21 +211,21 @@ _TROUBLES: tuple[tuple[type[Exception], str, str, str], ...] = (
     (
         pai_errors.ModelContextWindowExceededError,
         "window",
-        "the conversation is longer than what the model reads at once",
+        "the conversation is too long for the model's context window",
         _WINDOW,
     ),
     (
         pai_errors.ModelQuotaExceededError,
         "quota",
-        "the account has nothing left to spend",
-        f"Look at the account's balance and limits at the provider; {_KEPT}",
+        "the account is out of credit",
+        f"Check the account's balance and limits at the provider; {_KEPT}",
     ),
-    (pai_errors.ModelRateLimitError, "rate_limit", "the provider takes no more requests for now", _LATER),
+    (pai_errors.ModelRateLimitError, "rate_limit", "the provider's rate limit is reached", _LATER),
     (pai_errors.ModelOverloadedError, "overloaded", "the provider is overloaded", _LATER),
     (pai_errors.ModelTimeoutError, "connection", "the provider did not answer in time", _NETWORK),
     (pai_errors.ModelConnectionError, "connection", "the provider cannot be reached", _NETWORK),
     (pai_errors.ModelServerError, "server", "the provider failed", _LATER),
-    (pai_errors.ModelUnavailableError, "server", "the provider cannot answer at the moment", _LATER),
+    (pai_errors.ModelUnavailableError, "server", "the provider is not available at the moment", _LATER),
 )
 
 
@@ -259,8 +259,9 @@ def _unusable(model: str, error: Exception) -> UsageError:
             remedy=f"Set {variable}, or choose another model.",
             variable=variable,
         )
+    why = "" if text.startswith("Unknown model") else f": {text}"
     return UsageError(
-        f"unknown model {model!r}" + ("" if text.startswith("Unknown model") else f": {text}"),
+        f"unknown model {model!r}{why}",
         remedy="Name a model as provider:model, such as anthropic:claude-sonnet-4-5.",
     )
 

@@ -322,7 +322,7 @@ class AgentTurn:
         if not self._can_go_on():
             is_new = self.session is None or not self.session.live_state.message_count
             raise UsageError(
-                f"there is nothing to go on with: {'nothing was said' if is_new else 'the agent had the last word'}",
+                f"there is nothing to continue: {'nothing was said' if is_new else 'the last answer is complete'}",
                 remedy="Give a prompt.",
                 session_id=None if self.session is None else self.session.id,
             )

@@ -15,6 +15,8 @@ from holdfast.replay import as_text, todo_line
 from holdfast.session import Session
 
 _FORM = re.compile(r"/([a-z]+)(?:\s+(.*))?\Z", re.DOTALL)
+# As people type them who know other chats.
+_ALSO = {"clear": "new", "resume": "sessions", "rewind": "back", "branch": "fork", "usage": "cost", "quit": "exit"}
 
 
 class Command(NamedTuple):
@@ -27,9 +29,12 @@ class Command(NamedTuple):
 
 
 def read_command(line: str) -> tuple[str, str] | None:
-    """Return the name of a command and the text after it; None for a path, ``//`` and other text."""
+    """Return the name of a command and the text after it; None for a path, ``//`` and other text.
+
+    Names that other chats use, such as ``/clear``, are accepted too.
+    """
     found = _FORM.match(line.strip())
-    return None if found is None else (found[1], (found[2] or "").strip())
+    return None if found is None else (_ALSO.get(found[1], found[1]), (found[2] or "").strip())
 
 
 def offered_commands(own: Iterable[str]) -> dict[str, Command]:
@@ -43,7 +48,7 @@ def fork_seq(rest: str) -> int | None:
     """Return the event up to which ``/fork`` copies; None for all. Raises UsageError."""
     if rest and not rest.isdecimal():
         raise UsageError(
-            "/fork takes the number of an event, or nothing for now",
+            "/fork takes the number of an event, or nothing to copy the whole session",
             remedy="`holdfast show ID --events` shows the numbers.",
         )
     return int(rest) if rest else None
@@ -77,7 +82,7 @@ def _todos(session: Session, _: str) -> str:
 def _cost(session: Session, _: str) -> str:
     usage = session.live_state.usage
     shown = [_spent(name, tokens) for name, tokens in usage.by_model.items()]
-    return "\n".join(shown) or "Nothing was used yet."
+    return "\n".join(shown) or "No tokens used yet."
 
 
 def _spent(name: str, tokens: Any) -> str:
@@ -89,40 +94,40 @@ def _permissions(session: Session, _: str) -> str:
     known = session.live_state.permissions
     shown = [f"allowed: {tool}" for tool in known.allowlist] + [f"blocked: {tool}" for tool in known.blocklist]
     shown += [f"allowed for this session: {tool}" for tool, one in known.approvals.items() if one.scope == "session"]
-    return "\n".join(shown) or "Nothing is decided: tools that need a permission ask."
+    return "\n".join(shown) or "No decisions yet: tools that need permission will ask."
 
 
 def _waiting(session: Session, _: str) -> str:
     asks = {id: ask for id, ask in session.live_state.asks.items() if ask.is_open}
     shown = [f"{id}  {ask.tool or 'the session'}{': ' if ask.reason else ''}{ask.reason}" for id, ask in asks.items()]
-    return "\n".join(shown) or "This session waits for nobody."
+    return "\n".join(shown) or "This session is waiting for nothing."
 
 
 COMMANDS: dict[str, Command] = {
-    "sessions": Command("[WORDS]", "choose one of your sessions and go on with it"),
+    "sessions": Command("[WORDS]", "choose one of your sessions and continue it"),
     "list": Command("", "your sessions, newest first"),
-    "load": Command("ID", "go on with another session"),
-    "new": Command("", "begin a new session"),
+    "load": Command("ID", "continue another session"),
+    "new": Command("", "start a new session"),
     "fork": Command("[SEQ]", "make a copy of this session, whole or up to an event"),
     "back": Command("[TURN]", "go back to an earlier turn; nothing is lost"),
-    "undo": Command("", "take the last /back back"),
+    "undo": Command("", "undo the last /back"),
     "retry": Command("", "ask the last question again"),
-    "search": Command("WORDS", "find what was said, in all sessions"),
+    "search": Command("WORDS", "search all sessions"),
     "model": Command("[NAME]", "show or change the model that answers"),
     "cost": Command("", "tokens and cost of this session, by model", _cost),
-    "permissions": Command("", "which tools may run, and which not", _permissions),
-    "waiting": Command("", "what this session waits for", _waiting),
+    "permissions": Command("", "which tools may run, and which may not", _permissions),
+    "waiting": Command("", "what this session is waiting for", _waiting),
     "title": Command("[TEXT]", "show or set the title of this session", _title),
-    "tag": Command("[TAG -TAG]", "show, add or take away tags", _tag),
-    "info": Command("", "what this session is"),
-    "status": Command("", "what this session is, and what it used"),
-    "history": Command("", "everything that was said"),
-    "memory": Command("", "what is remembered", _memory),
+    "tag": Command("[TAG -TAG]", "show, add or remove tags", _tag),
+    "info": Command("", "about this session"),
+    "status": Command("", "about this session, and what it has used"),
+    "history": Command("", "the whole conversation"),
+    "memory": Command("", "what the agent remembers", _memory),
     "todos": Command("", "the todo list", _todos),
     "mode": Command("[ask | read-only | auto]", "show or set how freely the agent works"),
-    "export": Command("[FILE]", "write this session to a file (.md, .html, .holdfast …)"),
-    "continue": Command("", "go on with an answer that was interrupted"),
-    "delete": Command("[ID]", "put a session into the trash"),
+    "export": Command("[FILE]", "save this session to a file (.md, .html, .holdfast …)"),
+    "continue": Command("", "continue an answer that was interrupted"),
+    "delete": Command("[ID]", "move a session to the trash"),
     "help": Command("", "this list"),
-    "exit": Command("", "leave; the session stays"),
+    "exit": Command("", "leave; the session is kept"),
 }

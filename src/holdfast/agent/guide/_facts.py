@@ -14,10 +14,9 @@ _NAME = (
     r"call me|i am called|i'm called|mein name ist|ich hei(?:ß|ss)e|je m'appelle|me llamo|"
     r"mi nombre es|meu nome é|me chamo|mi chiamo|ik heet|меня зовут|我叫|私の名前は"
 )
-_PLACE = (
-    r"i live in|i am from|i'm from|i come from|i(?: want|'d like| would like) to (?:go|travel|fly|move) to|"
-    r"ich wohne in|ich komme aus|j'habite à|vivo en|moro em|abito a|ik woon in"
-)
+_HOME = r"i live in|ich wohne in|j'habite à|vivo en|moro em|abito a|ik woon in"
+_ORIGIN = r"i am from|i'm from|i come from|ich komme aus"
+_GOAL = r"i(?: want|'d like| would like) to (?:go|travel|fly|move) to"
 _TOLD = (
     ("name", re.compile(rf"\b(?:{_NAME}){_VALUE}", re.IGNORECASE)),
     # Only the capital distinguishes Bob from tired.
@@ -27,12 +26,16 @@ _TOLD = (
             r"^\s*(?:[Hh]i|[Hh]ello|[Hh]ey)?[,!. ]*I(?:'m| am) (?P<value>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)?)\s*[.!]?\s*$"
         ),
     ),
-    ("place", re.compile(rf"\b(?:{_PLACE}){_VALUE}", re.IGNORECASE)),
-    ("place", re.compile(r"\bI(?:'m| am) (?:in|going to) (?P<value>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)?)")),
+    ("home", re.compile(rf"\b(?:{_HOME}){_VALUE}", re.IGNORECASE)),
+    ("origin", re.compile(rf"\b(?:{_ORIGIN}){_VALUE}", re.IGNORECASE)),
+    ("goal", re.compile(rf"\b(?:{_GOAL}){_VALUE}", re.IGNORECASE)),
+    ("goal", re.compile(r"\bI(?:'m| am) going to (?P<value>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)?)")),
+    ("place", re.compile(r"\bI(?:'m| am) in (?P<value>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)?)")),
 )
 _KEY = r"(?P<key>[a-z][a-z '’-]{1,30}?)"
-_OWN = re.compile(rf"\bmy {_KEY} (?:is|are|was){_VALUE}", re.IGNORECASE)
-_HAVE = re.compile(rf"\bI have an? {_KEY} (?:called|named){_VALUE}", re.IGNORECASE)
+_OWN = re.compile(rf"\bmy {_KEY} (?:is|are|was)(?! (?:called|named)\b){_VALUE}", re.IGNORECASE)
+_CALLED = re.compile(rf"\b(?:I have an?|my) {_KEY} (?:is )?(?:called|named){_VALUE}", re.IGNORECASE)
+_KNOWN = re.compile(rf"\b(?:remember|note|keep in mind)(?: that)?:? the {_KEY} (?:is|are){_VALUE}", re.IGNORECASE)
 _SPELLED = {"favorite": "favourite", "color": "colour"}
 _NOTE = re.compile(
     r"^\s*(?:please )?(?:remember|note|keep in mind)(?: that)?[: ]+(?!to\b)(?P<value>.{2,200})$", re.IGNORECASE
@@ -49,10 +52,17 @@ _ASKED_NAME = (
 )
 _ASKED = (
     ("name", _ASKED_NAME),
-    ("place", r"where (?:do i (?:live|come from|want to)|am i\b)|wo wohne ich|où j'habite|dónde vivo"),
+    ("home", r"where do i live|wo wohne ich|où j'habite|dónde vivo"),
+    ("origin", r"where (?:am i|do i come) from"),
+    ("goal", r"where (?:do i want to|am i going)"),
+    ("place", r"where am i\b"),
 )
 _ASKED_OWN = re.compile(
-    rf"wh?[ah]*t(?:'?s| is| are| was|) my {_KEY}(?: again| is| called| named)?\s*\??\s*$", re.IGNORECASE
+    rf"wh?[ah]*t(?:'?s| is| are| was|) my {_KEY}(?: again| is)?(?P<called> called| named)?\s*\??\s*$", re.IGNORECASE
+)
+_ASKED_CALLED = re.compile(rf"wh?[ah]*t(?:'?s| is| was) the name of my {_KEY}\s*\??\s*$", re.IGNORECASE)
+_ASKED_THE = re.compile(
+    r"wh?[ah]*t(?:'?s| is| are| was) the (?P<key>[a-z'’-]+(?: [a-z'’-]+)?)(?: again)?\s*\??\s*$", re.IGNORECASE
 )
 _QUESTION = re.compile(
     r"[?？]\s*$|^\s*(?:what|when|where|who|which|whose|why|how|did|do|does|is|are|was|can|tell me)\b", re.IGNORECASE
@@ -83,7 +93,9 @@ def facts_in(text: str) -> list[Fact]:
     for key, pattern in _TOLD:
         if (match := pattern.search(text)) and match["value"].strip():
             found.setdefault(key, match["value"].strip())
-    for match in (*_OWN.finditer(text), *_HAVE.finditer(text)):
+    for match in _CALLED.finditer(text):
+        found.setdefault(f"{_key(match)}'s name", match["value"].strip())
+    for match in (*_OWN.finditer(text), *_KNOWN.finditer(text)):
         key = _key(match)
         if key not in ("name", "nam", "nmae", "naem") and match["value"].strip():
             found.setdefault(key, match["value"].strip())
@@ -103,8 +115,12 @@ def asked_fact(text: str) -> str | None:
     for key, pattern in _ASKED:
         if re.search(pattern, text, re.IGNORECASE):
             return key
-    match = _ASKED_OWN.search(text)
-    return _key(match) if match else None
+    if match := _ASKED_CALLED.search(text):
+        return f"{_key(match)}'s name"
+    match = _ASKED_OWN.search(text) or _ASKED_THE.search(text)
+    if match is None:
+        return None
+    return f"{_key(match)}'s name" if match.groupdict().get("called") else _key(match)
 
 
 def _key(match: re.Match[str]) -> str:

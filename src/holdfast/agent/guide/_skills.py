@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.agent.commands import COMMANDS
 from holdfast.agent.guide._facts import asked_fact, facts_in, is_question, task_in
-from holdfast.agent.guide._phrases import LANGUAGES, SMALL_TALK, TOPICS, WHO
+from holdfast.agent.guide._phrases import LANGUAGES, SAID_AGAIN, SMALL_TALK, TOPICS, WHO
 from holdfast.replay import todo_line
 
 _READ_CHARS_MAX = 2_000  # of a message: the request is at its beginning
@@ -87,11 +87,12 @@ class Talk(NamedTuple):
 
 def _hello(talk: Talk) -> str:
     if talk.has_met:
-        return f"Hello again. Everything you said here is still in the log. {_next_step(talk)}"
-    return (
+        return _led("Hello again. Everything you said here is still in the log.", talk)
+    words = (
         f"Hello. {WHO} Everything we say is recorded as it is said, so you can stop me, close the terminal or kill"
-        f" the process, and we pick up where we left off. {_next_step(talk)}"
+        " the process, and we pick up where we left off."
     )
+    return _led(words, talk)
 
 
 def _abilities(talk: Talk) -> str:
@@ -118,25 +119,44 @@ def _facts(talk: Talk) -> Answer:
     for key, value in told:
         if "remember" in talk.tools:
             yield Use("remember", {"key": key, "value": value})
-    words = [f"“{value}”" if key == "note" else f"your {key} is {value}" for key, value in told]
+    words = [f"“{value}”" if key == "note" else _said_again(key)[0].format(value) for key, value in told]
+    ask = "What do you know about me?" if told[0].key == "note" else _said_again(told[0].key)[1]
     return (
         f"Noted: {', '.join(words)}. It is in the log of this session, with your own words and the time you said"
-        f" them. Ask me `What is my {told[0].key}?`, even after a restart."
+        f" them. Ask me `{ask}`, even after a restart."
     )
+
+
+def _said_again(key: str) -> tuple[str, str, str]:
+    clean = key.replace("{", "").replace("}", "")
+    return SAID_AGAIN.get(key, (f"your {clean} is {{}}", f"What is my {clean}?", f"My {clean} is …"))
 
 
 def _recall(talk: Talk) -> Answer:
     key = asked_fact(talk.text) or "name"
     told = (yield Use("look_up", {"about": key})).row
+    again, _, example = _said_again(key)
     if not told.get("value"):
-        example = {"name": "My name is Alice", "place": "I live in Porto"}.get(key, f"My {key} is …")
-        return (
-            f"You have not told me your {key} yet, in this session or an earlier one. Say `{example}`, then ask again."
-        )
+        # It may have been said in other words; and what stands behind “the” is no fact about anybody.
+        said = (yield Use("find_said", {"question": talk.text[:_READ_CHARS_MAX]})).row
+        if said.get("words") or _OF_NOBODY.search(talk.text):
+            return _found(talk, said)
+        what = f"your {key}" if "your" in again else f"where {again.removesuffix(' {}').removesuffix(' in')}"
+        return f"You have not told me {what} yet, in this session or an earlier one. Say `{example}`, then ask again."
     where = f"in the session {told['session']}" if told.get("session") else f"event {told.get('event')} of this session"
-    said = f"Your {key} is {told['value']}. You said “{told.get('words')}” at {told.get('said_at')} ({where})."
+    value = again.format(told["value"])
+    words = f"{value[0].upper()}{value[1:]}. You said “{told.get('words')}” at {told.get('said_at')} ({where})."
     is_first = all(skill_for(text).name != "recall" for text in talk.earlier)
-    return f"{said} {_next_step(talk)}" if is_first else said
+    return _led(words, talk) if is_first else words
+
+
+_OF_NOBODY = re.compile(r"wh?[ah]*t\S*(?: is| are| was)? the (?!name of)", re.IGNORECASE)
+
+
+def _statement(talk: Talk) -> str:
+    number = len(talk.earlier) + 1
+    kept = f"I have kept that, word for word, as your message {number}."
+    return _led(f"{kept} Ask about it in similar words, and I will find it.", talk)
 
 
 def _task(talk: Talk) -> Answer:
@@ -148,10 +168,11 @@ def _task(talk: Talk) -> Answer:
     done = yield Use("TodoWrite", {"todos": todos})
     if done.is_error:
         return f"I could not put that on the list: {done.message}. Your words are in the log all the same."
-    return (
+    words = (
         f"“{task}” is on your list now, as number {len(todos)}. `What are my tasks?` shows the whole list, and so"
-        f" does `/todos`. {_next_step(talk)}"
+        " does `/todos`."
     )
+    return _led(words, talk)
 
 
 def _tasks(_: Talk) -> Answer:
@@ -185,7 +206,9 @@ def _told(_: Talk) -> Answer:
 
 
 # A name with a dot or a slash is a file, and so is the only word after the verb: `read Makefile`.
-_FILE = re.compile(r"[\w~+-]*[./][\w./~+-]*\w|(?<=read )[\w+-]+\s*$|(?<=open )[\w+-]+\s*$", re.IGNORECASE)
+_FILE = re.compile(
+    r"[\w~+-]*[./][\w./~+-]*\w|(?<=read )[\w+-]+\s*$|(?<=open )[\w+-]+\s*$|(?<=cat )[\w+-]+\s*$", re.IGNORECASE
+)
 
 
 def _read(talk: Talk) -> Answer:
@@ -204,11 +227,12 @@ def _read(talk: Talk) -> Answer:
     text, note, _ = given.text.partition("\n[cut: ")
     head = "\n".join(text.splitlines()[:8])[:600].replace("```", "` ` `")
     what = f"The part of `{path}` that I was given" if note else f"`{path}`"
-    return (
+    words = (
         f"{what} has {len(text.splitlines()):,} lines, {len(text.split()):,} words and {len(text):,}"
         f" characters. It begins:\n\n```text\n{head}\n```\n\nMy request, your permission and what I read are in the"
-        f" log now. {_next_step(talk)}"
+        " log now."
     )
+    return _led(words, talk)
 
 
 def _list(talk: Talk) -> Answer:
@@ -235,15 +259,15 @@ def _search(talk: Talk) -> Answer:
     )
     words = match[1].strip("`'\"“” ") if match else "name"
     if "recall_sessions" not in talk.tools:
-        return f"I cannot search here. At a shell: `holdfast search '{words}'`."
+        return f"I cannot search here. On the command line: `holdfast search '{words}'`."
     rows = (yield Use("recall_sessions", {"query": words})).rows
     if not rows:
         here = (yield Use("find_said", {"question": words})).row
         if here.get("words"):
             return f"In this session you said “{here['words']}” at {here.get('said_at')} (event {here.get('event')})."
         return (
-            f"Nothing about “{words}” in earlier sessions. At a shell, `holdfast search '{words}'` looks through"
-            " this one and all the others."
+            f"Nothing about “{words}” in earlier sessions. On the command line, `holdfast search '{words}'` looks"
+            " through this one and all the others."
         )
     lines = [f"- `{row.get('session')}`: {row.get('text') or row.get('title')}" for row in rows]
     return f"This is what earlier sessions have about “{words}”:\n\n" + "\n".join(lines)
@@ -253,11 +277,12 @@ def _count(talk: Talk) -> Answer:
     found = (yield Use("count_log", {})).row
     if not found:
         return "I could not count that."
-    return (
+    words = (
         f"This session has {found.get('events')} events. Messages: {found.get('messages')}. Tool calls:"
         f" {found.get('calls')}. Pieces of streamed answers: {found.get('pieces')}. The rest is bookkeeping. The first"
-        f" event was recorded at {found.get('since')}, and none of them ever changes. {_next_step(talk)}"
+        f" event was recorded at {found.get('since')}, and none of them ever changes."
     )
+    return _led(words, talk)
 
 
 def _title(talk: Talk) -> Answer:
@@ -268,10 +293,8 @@ def _title(talk: Talk) -> Answer:
     given = yield Use("set_title", {"title": title})
     if given.is_error:
         return f"The title stays as it was: {given.message}. My question and your answer are in the log."
-    return (
-        f"This session is now called “{title}”, because you allowed it. `holdfast list` shows it by that name."
-        f" {_next_step(talk)}"
-    )
+    words = f"This session is now called “{title}”, because you allowed it. `holdfast list` shows it by that name."
+    return _led(words, talk)
 
 
 _TITLE = re.compile(
@@ -295,7 +318,7 @@ def _kill(_: Talk) -> Answer:
 
 
 def _small_talk(words: str) -> Callable[[Talk], Answer]:
-    return _words_of(lambda talk: f"{words} {_next_step(talk)}")
+    return _words_of(lambda talk: _led(words, talk))
 
 
 def _words_of(words: Callable[[Talk], str]) -> Callable[[Talk], Answer]:
@@ -311,16 +334,16 @@ def _words_of(words: Callable[[Talk], str]) -> Callable[[Talk], Answer]:
 def _topic(name: str) -> Callable[[Talk], Answer]:
     command, shell, about = TOPICS[name]
     here = f"In a chat: `/{command} {COMMANDS[command].takes}".strip() + "`. " if command in COMMANDS else ""
-    return _words_of(lambda _: f"{about} {here}At a shell: {shell}.")
+    return _words_of(lambda _: f"{about} {here}On the command line: {shell}.")
 
 
 def _bye(_: Talk) -> str:
-    return "Goodbye. `/exit` or Ctrl-D leaves; the session stays, and `holdfast chat` picks it up again."
+    return "Goodbye. `/exit` or Ctrl-D leaves; the session is kept, and `holdfast chat` picks it up again."
 
 
 def _language(talk: Talk) -> str:
     own = next(words for pattern, words in LANGUAGES if re.search(pattern, talk.text, re.IGNORECASE))
-    return f"{own}\n\n{_next_step(talk)} `What can you do?` shows more."
+    return _led(f"{own}\n\n`What can you do?` shows what I understand.", talk)
 
 
 def _said(talk: Talk) -> Answer:
@@ -339,13 +362,18 @@ def _said(talk: Talk) -> Answer:
 
 
 def _question(talk: Talk) -> Answer:
-    said = (yield Use("find_said", {"question": talk.text[:_READ_CHARS_MAX]})).row
-    if not said.get("words"):
-        return _puzzled(talk)
-    return (
-        f"You said “{said['words']}” at {said.get('said_at')} (event {said.get('event')} of this session). I"
-        " can find words but not think about them: for that, a model would have to answer."
-    )
+    return _found(talk, (yield Use("find_said", {"question": talk.text[:_READ_CHARS_MAX]})).row)
+
+
+def _found(talk: Talk, said: dict[str, Any]) -> str:
+    """What was said earlier that has the words of a question; else what there is to say without it."""
+    if said.get("words"):
+        return (
+            f"You said “{said['words']}” at {said.get('said_at')} (event {said.get('event')} of this session). I can"
+            " find words, but not reason about them: that takes a language model."
+        )
+    words = next((words for _, pattern, words in SMALL_TALK if re.search(pattern, talk.text, re.IGNORECASE)), None)
+    return _puzzled(talk) if words is None else _led(words, talk)
 
 
 def _puzzled(talk: Talk) -> str:
@@ -355,12 +383,12 @@ def _puzzled(talk: Talk) -> str:
         # A user who knows the guide by now need not be told again.
         others = "".join(f", `{one}`" for one in _TRY[puzzled % len(_TRY)])
         kept = f"I do not understand that either; it is kept as your message {number}."
-        return f"{kept} {_next_step(talk)} Or try{others[1:]}."
-    return (
+        return f"{_led(kept, talk)} Or try{others[1:]}."
+    kept = (
         "I do not understand that: I am a guide, not a language model. Your words are kept all the same, as your"
-        f" message {number} in this session, for any model that takes it over. {_next_step(talk)} `What can you do?`"
-        " shows the rest."
+        f" message {number} in this session, for any model that takes it over."
     )
+    return f"{_led(kept, talk)} `What can you do?` shows the rest."
 
 
 _TRY = (("What can you do?", "count"), ("list files", "what did I say?"), ("fork", "another model"), ("help", "export"))
@@ -407,7 +435,11 @@ SKILLS = (
         ),
         _said,
     ),
-    Skill("told", _words(r"\bwhat (?:do|did) (?:you (?:know|remember)|i (?:say|tell))"), _told),
+    Skill(
+        "told",
+        _words(r"\bwhat (?:do|did) (?:you (?:know|remember)|i (?:say|tell))|\byou (?:know|remember) me\b"),
+        _told,
+    ),
     Skill(
         "list",
         _words(
@@ -454,7 +486,10 @@ SKILLS = (
     ),
     Skill(
         "read",
-        _words(r"^\s*(?:please )?(?:(?:read|open)\b|show (?:me )?\S+\.\w+|count (?:the )?words|what is in \S+\.\w+)"),
+        _words(
+            r"^\s*(?:please )?(?:(?:read|open|cat)\b|show (?:me )?\S+\.\w+|count (?:the )?words|"
+            r"what(?:'?s| is) in \S+\.\w+|how (?:many|long)\b.*\s\S+\.\w+)"
+        ),
         _read,
         "Let me read a file: `read README.md`.",
     ),
@@ -470,14 +505,16 @@ SKILLS = (
     Skill(
         "abilities",
         _words(
-            r"what can (?:you|i)|what do you do|^\s*(?:help|/help|\?)\s*$|\btour\b|how (?:do|does) (?:this|it|you) work"
+            r"what can (?:you|i)|what do you do|\b(?:don'?t|do not) (?:get it|understand)|confus|^\s*now what|"
+            r"what (?:do|should) i do\b|how do i (?:start|begin|use (?:this|it))|"
+            r"^\s*(?:help|/help|\?)\s*$|\btour\b|how (?:do|does) (?:this|it|you) work"
         ),
         _words_of(_abilities),
     ),
     *(Skill(name, _words(pattern), _small_talk(words)) for name, pattern, words in SMALL_TALK),
     Skill(
         "bye",
-        _words(r"^\s*(?:bye|goodbye|see you|quit)\b|\bhow (?:do|can) i (?:quit|exit|leave|stop|get out)"),
+        _words(r"^\s*(?:bye|goodbye|good night|see you|quit)\b|\bhow (?:do|can) i (?:quit|exit|leave|stop|get out)"),
         _words_of(_bye),
     ),
     Skill(
@@ -491,21 +528,37 @@ SKILLS = (
         _words_of(_language),
     ),
     Skill("question", is_question, _question),
+    Skill("statement", _words(r"^\s*(?:i|i'm|i've|i'd|i'll|we|we're|we've|my|our)\s+\S+\s+\S"), _words_of(_statement)),
     Skill("unknown", lambda _: True, _words_of(_puzzled)),
 )
+
+
+# “Can you read notes.txt?” asks for the same as “read notes.txt?”.
+_POLITE = re.compile(r"^\s*(?:can|could|would|will) you (?:please )?(?=\w+ \S)", re.IGNORECASE)
 
 
 @lru_cache(maxsize=4096)
 def skill_for(text: str) -> Skill:
     """Return the first skill that matches a text; the last matches everything."""
-    text = text[:_READ_CHARS_MAX]
+    text = _POLITE.sub("", text[:_READ_CHARS_MAX])
     return next(skill for skill in SKILLS if skill.fits(text))
 
 
-def _next_step(talk: Talk) -> str:
-    """Suggest the first skill that was not tried yet."""
-    tried = {skill_for(text).name for text in (*talk.earlier, talk.text)}
-    order = ("facts", "recall", "kill", "count", "task", "read", "title", "search", "topic-fork")
-    steps = {skill.name: skill.step for skill in SKILLS}
-    left = [name for name in order if name not in tried and (name != "read" or "read_file" in talk.tools)]
-    return steps[left[0]] if left else "You have seen it all: set an API key, and a model takes over from here."
+_ORDER = ("facts", "recall", "kill", "count", "task", "read", "title", "search", "topic-fork")
+
+
+def _led(words: str, talk: Talk) -> str:
+    """Return the words followed by a suggestion that was not tried yet, another one each time."""
+    tried: set[str] = set()
+    idle = -1
+    for text in (*talk.earlier, talk.text):
+        name = skill_for(text).name
+        idle = 0 if name in _ORDER and name not in tried else idle + 1
+        tried.add(name)
+    if "facts" not in tried:
+        tried.add("recall")  # there is nothing to recall yet
+    left = [name for name in _ORDER if name not in tried and (name != "read" or "read_file" in talk.tools)]
+    if left:
+        steps = {skill.name: skill.step for skill in SKILLS}
+        return f"{words} {steps[left[idle % len(left)]]}"
+    return words if idle else f"{words} You have seen it all: set an API key, and a model takes over from here."

@@ -59,6 +59,7 @@ class Chat:
         self.gone_back: list[str] = []
         """The sessions that /back left, for /undo."""
         self._view: AnswerView | None = None
+        self._is_apart = False  # whether what was told last has an empty line below it
         self._context = 0
         self._history = InputHistory()
         self._read = self._reader()
@@ -85,16 +86,18 @@ class Chat:
         finally:
             # Asked before: what is closed has no session any more.
             session_id = self.session_id
+            name = "" if session_id is None else self.app.name(session_id)
             self.talker.close()
         if self.is_terminal and session_id is not None:
-            kept = Span(" is kept; `holdfast chat` goes on with it.", "faint")
-            self.app.err.line(Span("Session ", "faint"), Span(session_id, "name"), kept)
+            kept = Span(" is saved; `holdfast chat` continues it.", "faint")
+            self.app.err.line(Span("Session ", "faint"), name, kept)
         return EXIT_FAILED if self.has_failed and not self.is_terminal else EXIT_FINE
 
     def greet(self) -> None:
         """Say which session this is, and show the last of it."""
         self.talker.tell_session()
         self._part()
+        self._is_apart = True
         session = self.talker.session
         if session is None or not session.restored:
             return
@@ -123,7 +126,7 @@ class Chat:
         # A crash leaves a question without an answer, or a call without a result.
         elif can_go_on(session):
             what = "failed" if state.status == "failed" else "was interrupted"
-            told = f"The last answer {what}. /continue goes on with it."
+            told = f"The last answer {what}. /continue finishes it."
             if self.is_terminal:
                 when = ago(state.updated_at, now_ms())
                 told = f"⟲ {what.removeprefix('was ')} {when}: Enter goes on"
@@ -151,6 +154,7 @@ class Chat:
 
     def say(self, text: str | list[dict[str, Any]] | None) -> None:
         """Give the agent a message, or let it go on, and show what it says."""
+        self._is_apart = self.draws
         try:
             if text is None and not self._ask_waiting():
                 return
@@ -200,7 +204,7 @@ class Chat:
                 return
             except KeyboardInterrupt:
                 self.app.out.line()
-                self.app.err.line(Span("(/exit or Ctrl-D leaves)", "faint"))
+                self.app.err.line(Span("(Ctrl-D or /exit to leave)", "faint"))
 
     def _next_typed(self, typing: Typing) -> str:
         """The next line of a terminal: first what was typed during the last answer."""
@@ -228,16 +232,20 @@ class Chat:
         try:
             command = read_command(text)
             if command is not None:
+                self._is_apart = False
                 obey(self, *command)
-                self._part()
+                if not self._is_apart:
+                    self._part()
             else:
                 # Two slashes say one: the way out for a message that begins with a slash.
                 self.say(with_files(text.removeprefix("/") if text.startswith("//") else text))
         except HoldfastError as error:
             self.has_failed = True
             failure = explain(error, waits=self.app.takes_wait)
-            again = " Press Enter when ready." if isinstance(error, ModelFailed) and self.is_terminal else ""
-            tell(self.app.err, Span("error: ", "bad"), failure.message, failure.remedy + again)
+            is_own = isinstance(error, UsageError) and error.remedy == UsageError.remedy
+            remedy = "/help lists the commands." if is_own else failure.remedy
+            again = "\nPress Enter to try again." if isinstance(error, ModelFailed) and self.is_terminal else ""
+            tell(self.app.err, Span("error: ", "bad"), failure.message, remedy + again)
             self._part()
 
     def _part(self) -> None:
@@ -324,11 +332,15 @@ class Chat:
                 self._view.answered()
 
     def _ask(self, question: str) -> str:
+        echo(on=True)
         try:
             return input(question).strip()
         except (EOFError, KeyboardInterrupt):
             self.app.out.line()
             return ""
+        finally:
+            if self.draws:
+                echo(on=False)
 
 
 def _may_draw(app: App, wishes: Wishes) -> bool:

@@ -75,7 +75,10 @@ class PromptReader:
     def read(self, begun: str = "") -> str:
         """Return the next message, which may be ``begun``. Raises EOFError at the end, KeyboardInterrupt for Ctrl-C."""
         echo(on=True)  # before: the terminal is given back as it is found here
-        text = self._prompts.prompt(_sign, default=begun)
+        try:
+            text = self._prompts.prompt(_sign, default=begun)
+        finally:
+            echo(on=False)  # what is typed while a command works stands at the next prompt, once
         # The history of prompt_toolkit keeps every answer; the file keeps what may be kept.
         if "\n" not in text:
             self._history.add(text)

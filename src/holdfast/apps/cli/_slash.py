@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from textwrap import wrap
@@ -25,6 +26,7 @@ _TURNS_SHOWN = 10
 _PREVIEW_CHARS = 90
 _HITS = 20
 _LAST_WORDS = 3
+_NOTHING_SAID, _SAY_FIRST = "nothing has been said yet", "It takes at least one message."
 
 
 class Choice(NamedTuple):
@@ -36,14 +38,21 @@ class Choice(NamedTuple):
 
 
 _LISTED = 20
+_KEYS = (
+    "What you type while the agent works reaches it before its next step; Esc interrupts it at once.",
+    "Ctrl-C stops an answer, Ctrl-D leaves, Ctrl-R searches what you typed.",
+)
 _LIST = (Column(""), Column("ID"), Column("UPDATED"), Column("TITLE", flexible=True), Column("MSGS", right=True))
 
 
 def obey(chat: Chat, name: str, rest: str) -> None:
     """Carry out a command. Raises UsageError for one that is not known."""
     if name not in COMMANDS:
-        remedy = "/help lists them. To say something that begins with a slash, write two."
-        raise UsageError(f"there is no command /{name}{suggestion(name, COMMANDS)}", remedy=remedy)
+        remedy = "/help lists the commands. To say something that begins with a slash, type two."
+        close = suggestion(f"/{name}", [f"/{one}" for one in COMMANDS])
+        raise UsageError(f"there is no command /{name}{close}", remedy=remedy)
+    if rest and not COMMANDS[name].takes:
+        raise UsageError(f"/{name} takes no arguments", remedy=f"Type /{name} alone.")
     if name in OWN:
         OWN[name](chat, rest)
         return
@@ -61,9 +70,8 @@ def _help(chat: Chat, _: str) -> None:
         chat.app.out.line(Span(f"  {shown}", "name"), first)
         for line in more:
             chat.app.out.line(" " * (len(shown) + 2) + line)
-    keys = "Ctrl-C stops an answer, Ctrl-D leaves, Ctrl-R searches what you typed."
-    for line in ("What you type while it answers is heard before its next step; Esc stops that for it.", keys):
-        chat.app.out.line(Span(f"  {line}", "faint"))
+    for line in _KEYS:
+        chat.app.out.line(Span(f"  {line}", "faint"), hang=2)
 
 
 def _list(chat: Chat, _: str) -> None:
@@ -93,7 +101,7 @@ def _sessions(chat: Chat, rest: str) -> None:
     rows = [row for row in found if words in f"{row.title} {row.session_id}".casefold()]
     rows = rows if chat.draws else rows[:_TURNS_SHOWN]
     if not rows:
-        chat.app.out.line("No session fits.")
+        chat.app.out.line("No session matches.")
         return
     now = now_ms()
     shown = [
@@ -119,7 +127,7 @@ def _last_words(chat: Chat, id: str) -> list[str]:
 
 def _search(chat: Chat, rest: str) -> None:
     if not rest:
-        raise UsageError("/search needs words to look for")
+        raise UsageError("/search needs words to look for", remedy="For example: /search Lisbon")
     hits = list(chat.app.library.search(rest, limit=_HITS))
     if not hits:
         chat.app.out.line("Nothing was found.")
@@ -128,7 +136,7 @@ def _search(chat: Chat, rest: str) -> None:
     for hit in hits:
         words = [" ".join(hit.snippet.text.split())]
         shown.append(Choice(hit.title or hit.session_id, f"#{hit.seq}", partial(list, words)))
-    chosen = chat.choose("Go on with which one?", shown)
+    chosen = chat.choose("Continue which one?", shown)
     if chosen is not None:
         _load(chat, hits[chosen].session_id)
 
@@ -148,7 +156,7 @@ def _back(chat: Chat, rest: str) -> None:
     """Go back to before something that the user said; the session stays as it is, and this goes on beside it."""
     asked = _asked(chat)
     if not asked:
-        raise UsageError("nothing was said yet")
+        raise UsageError(_NOTHING_SAID, remedy=_SAY_FIRST)
     if not rest:
         now = now_ms()
         shown = [
@@ -160,7 +168,8 @@ def _back(chat: Chat, rest: str) -> None:
             return
         rest = str(chosen + 1)
     if not rest.isdecimal() or not 1 <= int(rest) <= len(asked):
-        raise UsageError(f"/back takes a number from 1, the last turn, to {len(asked)}, the first")
+        remedy = "/back alone shows the turns to choose from."
+        raise UsageError(f"/back takes a number from 1, the last turn, to {len(asked)}, the first", remedy=remedy)
     _go_before(chat, asked[int(rest) - 1])
     chat.greet()
 
@@ -178,7 +187,7 @@ def _go_before(chat: Chat, event: Event) -> None:
 
 def _undo(chat: Chat, _: str) -> None:
     if not chat.gone_back:
-        raise UsageError("there is no /back to take back")
+        raise UsageError("there is no /back to undo", remedy="/back goes back to an earlier turn.")
     chat.talker.switch(chat.gone_back.pop())
     chat.greet()
 
@@ -190,7 +199,7 @@ def _retry(chat: Chat, _: str) -> None:
         chat.say(None)
         return
     if not asked:
-        raise UsageError("nothing was said yet")
+        raise UsageError(_NOTHING_SAID, remedy=_SAY_FIRST)
     _go_before(chat, asked[0])
     chat.say(asked[0].data["content"])
 
@@ -198,7 +207,8 @@ def _retry(chat: Chat, _: str) -> None:
 def _model(chat: Chat, rest: str) -> None:
     if rest:
         chat.talker.use_model(rest)
-    chat.app.out.line(chat.talker.choice.explain())
+    choice = chat.talker.choice
+    chat.app.out.line(choice.explain_briefly() if rest else choice.explain())
 
 
 def _new(chat: Chat, _: str) -> None:
@@ -215,7 +225,7 @@ def _fork(chat: Chat, rest: str) -> None:
 
 def _info(chat: Chat, _: str) -> None:
     print_header(chat.app, chat.app.library.info(_session(chat).id), None)
-    chat.app.out.line(Span(f"  {chat.talker.choice.explain()}", "faint"))
+    chat.app.out.line(Span(f"  {chat.talker.choice.explain()}", "faint"), hang=2)
 
 
 def _history(chat: Chat, _: str) -> None:
@@ -228,21 +238,24 @@ def _export(chat: Chat, rest: str) -> None:
     from holdfast.apps.cli.export import format_by_name
 
     session = _session(chat)
-    path = rest or f"{session.id}.md"
+    names = (f"{session.id}{number}.md" for number in ("", *(f"-{one}" for one in range(2, 1_000))))
+    path = rest or next(name for name in names if not os.path.lexists(name))
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists already", remedy="Choose another name.")
     chat.app.library.export(session.id, format_by_name(path), to=path)
-    chat.app.out.line("wrote ", Span(path, "name"))
+    chat.app.out.line("Saved as ", Span(path, "name"))
 
 
 def _delete(chat: Chat, rest: str) -> None:
     wanted = choose(chat.app.library, rest) if rest else _session(chat).id
-    if not chat.confirm(f"Put session {wanted} into the trash?"):
+    if not chat.confirm(f"Move session {wanted} to the trash?"):
         chat.app.out.line("Nothing was deleted.")
         return
     # A session that is open cannot be deleted.
     if wanted == chat.session_id:
         chat.talker.begin()
     chat.app.library.delete(wanted)
-    chat.app.out.line("deleted ", Span(wanted, "name"))
+    chat.app.out.line("Deleted ", Span(wanted, "name"))
     chat.app.out.line(Span(f"  Bring it back with: holdfast undelete {wanted}", "faint"))
 
 
@@ -253,7 +266,7 @@ def _exit(chat: Chat, _: str) -> None:
 def _session(chat: Chat) -> Session:
     session = chat.talker.session
     if session is None:
-        raise UsageError("there is no session yet", remedy="It begins with the first thing you say.")
+        raise UsageError("there is no session yet", remedy="It starts with your first message.")
     return session
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import EXIT_WORDS, AgentMaker, Host, ModelChoice, plain_text
+from holdfast.agent import EXIT_WORDS, AgentMaker, Host, Kit, ModelChoice, plain_text
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli.chat import Wishes
@@ -141,13 +141,14 @@ class Talker:
         """Say which session this is, and how much of it there is."""
         session = self.session
         if session is None or not session.restored:
-            self.app.err.line(Span("New session", "good"), f" of {self.agent_id}, kept in {_as_typed(self.app.where)}")
+            of = "" if self.agent_id == Kit.agent_id else f" of agent {self.agent_id}"
+            self.app.err.line(Span("New session", "good"), f"{of}, stored in {_as_typed(self.app.where)}")
             return
         state = session.live_state
         title = f" “{session.title}”" if session.title else ""
         many = counted(state.message_count, "message")
         when = ago(state.updated_at, now_ms()) or "at an unknown time"
-        self.app.err.line(Span("Restored session ", "good"), Span(session.id, "name"), f"{title} ({many}, {when})")
+        self.app.err.line(Span("Restored session ", "good"), self.app.name(session.id), f"{title} ({many}, {when})")
 
     def close(self) -> None:
         """Give the session back."""

@@ -33,7 +33,7 @@ _DOCUMENTS = ("markdown", "html", "text", "json", "jsonl", "bundle")
 _TOOLS = ("claude-code", "codex", "gemini-cli", "opencode", "openagent-terminal")
 FORMATS = (*_DOCUMENTS, *_TOOLS, *PROVIDERS)
 _SUFFIXES = dict(zip((".md", ".html", ".txt", ".json", ".jsonl", ".holdfast"), _DOCUMENTS, strict=True))
-_SUFFIXES[".htm"] = "html"
+_SUFFIXES |= {".htm": "html", ".markdown": "markdown"}
 _LONG_BYTES = 4 << 20
 _PASSPHRASE = "HOLDFAST_PASSPHRASE"  # noqa: S105 - the name of the variable
 
@@ -81,8 +81,12 @@ def export_verb(app: App, /, *, id: str, format: str | None, install: bool, **gi
 
 
 def format_by_name(path: str | None) -> str:
-    """The format that the name of a file asks for; markdown if it asks for none."""
-    return _SUFFIXES.get(os.path.splitext(path or "")[1].lower(), "markdown")
+    """The format that the name of a file asks for; markdown if it asks for none. Raises UsageError for another."""
+    suffix = os.path.splitext(path or "")[1].lower()
+    if suffix not in _SUFFIXES and suffix[1:].isalpha():
+        remedy = f"Choose a name that ends in {', '.join(_SUFFIXES)}, or a --format."
+        raise UsageError(f"no format is written to {suffix} files", remedy=remedy)
+    return _SUFFIXES.get(suffix, "markdown")
 
 
 def _export(app: App, session_id: str, format: str | None, given: dict[str, Any]) -> None:
