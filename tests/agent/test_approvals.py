@@ -193,7 +193,7 @@ async def test_an_answer_that_was_carried_out_is_still_known(hf, script):
         hf.inbox.answer(one.id, False)
     with pytest.raises(UsageError, match="there is no question"):
         hf.answer("0" * len(one.id), True)
-    with pytest.raises(UsageError, match="the agent had the last word"):
+    with pytest.raises(UsageError, match="the last answer is complete"):
         await agent.resume("s", answers={})
 
 

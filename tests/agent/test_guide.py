@@ -94,7 +94,7 @@ def test_it_says_nothing_twice_in_a_row(talk):
     """Small talk is led to another thing each time, and to nothing once everything was tried."""
     steps = [talk.say("thanks").partition(". ")[2] for _ in range(3)]
     assert len(set(steps)) == 3
-    talk.say("my name is Al", "what is my name", "kill", "count", "todo: x", "read notes.txt", "fork", "search y")
+    talk.say("my name is Al", "what is my name", "kill", "count", "todo: rest", "read notes.txt", "fork", "search y")
     assert "You have seen it all" in talk.say("title x")
     assert talk.say("thanks") == "You are welcome."
 

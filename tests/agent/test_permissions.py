@@ -268,6 +268,18 @@ async def test_each_call_asks_in_turn(hf, script):
     assert ran == ["a"]
 
 
+async def test_an_answer_for_the_session_holds_for_the_calls_beside_it(hf, script):
+    """Of calls that are made at once the rest is not asked about any more, and each is on record as begun."""
+    ran, prompt = [], Asked("session")
+    two = [("act", {"what": "a"}), ("act", {"what": "b"})]
+    agent = Agent(script(two, "done").model, tools=[danger(ran)], permission=prompt)
+    with hf.session("s") as session:
+        await agent.run("go", session=session)
+        kinds = [event.type for event in session.events()]
+    assert (sorted(ran), len(prompt.requests)) == (["a", "b"], 1)
+    assert kinds.index("step") < len(kinds) - kinds[::-1].index("tool_result")
+
+
 def test_standing_approvals_survive_each_other_and_damage(hf):
     """Two writers keep each other's approvals; an unreadable document approves nothing."""
     documents = hf.store.documents("agents/bot")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import itertools
 
+import pyte
 import pytest
+from rich.cells import cell_len
 
 from holdfast.apps.cli import _answer
 from holdfast.apps.cli._answer import AnswerView, Theme
@@ -23,6 +25,13 @@ def view(screen, monkeypatch):
     seconds = itertools.count()
     monkeypatch.setattr(_answer.time, "monotonic", lambda: float(next(seconds)))
     return AnswerView(screen, Theme(colour=False))
+
+
+def drawn_on(columns, written):
+    """The lines that an emulator shows of it."""
+    shown = pyte.Screen(columns, 20)
+    pyte.Stream(shown).feed(written.replace("\n", "\r\n"))
+    return "\n".join(line.rstrip() for line in shown.display).rstrip("\n").split("\n")
 
 
 def test_the_time_of_a_call_is_its_own(view, screen, monkeypatch):
@@ -51,6 +60,34 @@ def test_what_went_wrong_is_told_in_words(view, screen):
         view.ends("a", result, failed=True)
     assert screen.getvalue().count("● read_file a.txt  ✗ Permission denied  ") == 2
     assert "{" not in screen.getvalue()
+    for result in ("NotFound: there is no a.txt", "Permission denied: the user did not allow read_file"):
+        view.begins("a", "read_file", {"path": "a.txt"})
+        view.ends("a", {"error": True, "message": result}, failed=True)
+    assert "a.txt  ✗ there is no a.txt" in screen.getvalue()
+    assert "a.txt  ✗ not allowed  " in screen.getvalue()
+
+
+def test_a_call_takes_one_line(view, screen, monkeypatch):
+    """However much was asked for and came of it, in letters of whatever width; both keep at least half of it."""
+    for width in (40, 79):
+        monkeypatch.setattr(type(view), "_width", width)
+        for words in ("p" * 100, "名" * 100, "p"):
+            view.begins("a", "read_file", {"path": words})
+            view.ends("a", {"error": True, "message": "there is no such tool" * 5}, failed=True)
+        told = ["●" + line.partition("●")[2] for line in screen.getvalue().splitlines() if "●" in line][-3:]
+        assert width - 1 <= max(map(cell_len, told)) <= width
+        assert all("● read_file p" in line or "● read_file 名" in line for line in told)
+        assert all("✗ there is" in line for line in told)
+
+
+def test_what_is_told_meanwhile_leaves_nothing_behind(view, screen):
+    """A warning in the middle of an answer stands below it, and what was drawn of its end is taken away."""
+    view.piece("Half a sentence")
+    view.make_room(lambda: screen.write("warning: mind the gap\n"))
+    view.piece(" and the rest.")
+    view.end()
+    shown = drawn_on(80, screen.getvalue())
+    assert shown == ["Half a sentence", "", "warning: mind the gap", "", "and the rest."]
 
 
 def test_an_edit_is_told_by_its_size(view, screen):

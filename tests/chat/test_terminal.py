@@ -34,7 +34,7 @@ def test_quit_and_kill_and_it_goes_on(terminal, hf):
     """Typed, left, taken up; killed with -9, taken up again: nothing that was said is lost."""
     start(terminal)
     terminal.say("first words", "1: you said first words")
-    terminal.say("exit", "is kept; `holdfast chat` goes on with it.")
+    terminal.say("exit", "is saved; `holdfast chat` continues it.")
     shown = start(terminal)
     assert "Restored session" in shown
     assert re.search(r"\(2 messages, (just now|\d+ min ago)\)", shown)
@@ -47,7 +47,7 @@ def test_quit_and_kill_and_it_goes_on(terminal, hf):
     terminal.say("third words", "3: you said third words")
     terminal.wait_for_prompt()
     terminal.press("C-d")
-    terminal.wait_for("is kept;")
+    terminal.wait_for("is saved;")
     [row] = hf.list()
     assert row.message_count == 6
     assert hf.verify(row.session_id).ok
@@ -72,7 +72,7 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_was_said(terminal, model, hf):
     terminal.wait_for_prompt()
     terminal.press("C-c")
     terminal.wait_for("(/exit or Ctrl-D leaves)")
-    terminal.say("exit", "is kept;")
+    terminal.say("exit", "is saved;")
 
 
 def test_ctrl_z_puts_it_aside_and_fg_brings_it_back(terminal, hf):
@@ -90,7 +90,7 @@ def test_ctrl_z_puts_it_aside_and_fg_brings_it_back(terminal, hf):
     shown = terminal.wait_for("nobody killed me this time")
     assert "\nmore" not in shown  # the shell's way of showing keys is not left behind
     terminal.press("C-d")
-    terminal.wait_for("is kept;")
+    terminal.wait_for("is saved;")
     [row] = hf.list()
     assert row.status == "idle"
 
@@ -100,7 +100,7 @@ def test_what_was_typed_comes_back_and_a_session_can_go(terminal, hf, tmp_path):
     start(terminal)
     terminal.say("remember this line", "1: you said remember this line")
     terminal.say(" forget this line", "2: you said forget this line")
-    terminal.say(" exit", "is kept;")
+    terminal.say(" exit", "is saved;")
     start(terminal)
     terminal.press("Up")
     terminal.wait_for("you> remember this line")
@@ -111,7 +111,7 @@ def test_what_was_typed_comes_back_and_a_session_can_go(terminal, hf, tmp_path):
     terminal.wait_for("(reverse-i-search)`mbe': remember this line")
     terminal.press("Enter")
     terminal.wait_for("4: you said remember this line")
-    terminal.say(" /delete", "into the trash? [y/N]")
+    terminal.say(" /delete", "to the trash? [y/N]")
     terminal.type("y")
     terminal.wait_for("Bring it back with: holdfast undelete")
     terminal.say(" two", "1: you said two")

@@ -62,7 +62,7 @@ def act_on(address, id, outside, ready):
                 if session.live_state.asks and not is_due(session):
                     await asyncio.sleep(0.005)
                     continue
-                # Killed before anything was said there is nothing to go on with.
+                # Killed before anything was said there is nothing to continue.
                 if session.live_state.asks or (session.live_state.unfinished and session.messages()):
                     await agent.run(None, session=session)
                 else:

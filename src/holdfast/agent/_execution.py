@@ -231,7 +231,12 @@ class Executor:
             return await self._perform(plan, run)
         assert plan.tool is not None
         async with self.asking:
-            verdict = await self.gate.ask(plan.tool, plan.request.args, run.id, expired=plan.verdict.expired)
+            # What was answered about a call beside it may hold for this one.
+            verdict = self.gate.check(plan.tool, plan.request.args)
+            if verdict.asks:
+                verdict = await self.gate.ask(plan.tool, plan.request.args, run.id, expired=verdict.expired)
+            elif verdict.allowed and run.event is not None:
+                await self._begin(run.event)
         if verdict.allowed:
             return await self._perform(plan, run)
         if verdict.wish is not None:

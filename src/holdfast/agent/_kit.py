@@ -187,7 +187,7 @@ def choose_model(
     settings: Configuration,
     environment: Mapping[str, str] | None = None,
     *,
-    reason: str = "as asked for",
+    reason: str = "as requested",
 ) -> ModelChoice:
     """Return the model: as given, as configured, by a key in the environment, by a server here, else the guide.
 

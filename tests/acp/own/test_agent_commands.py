@@ -98,7 +98,7 @@ async def test_without_anything_to_go_on_with_continue_is_refused(serve, tmp_pat
     editor = await serve()
     id = await editor.new(tmp_path)
     error = await editor.fail("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "/continue"}])
-    assert "nothing to go on with" in error.message
+    assert "nothing to continue" in error.message
 
 
 @pytest.mark.parametrize("text", ["/unknown", "/etc/passwd is odd", "/ title", "// title"])

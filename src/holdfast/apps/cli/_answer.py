@@ -6,7 +6,7 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from holdfast.apps.render.questions import change_of
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _PAINT = re.compile(r"\x1b\[[0-9;]*m")
 _TAIL_LINES_MAX = 12
-_CALL_CHARS = 60
+_CALL_CHARS = 160
+_REFUSED = re.compile(r"Permission denied: the user did not allow \S+\Z")
+_CLASS = re.compile(r"\A[A-Z]\w*[a-z][A-Z]\w*: (?=\S)")
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _CHANGE_LINES_MAX = 400
 # Of blocks that stand close to each other: the kind of one, and of the one above it.
@@ -96,6 +98,15 @@ def _columns(line: str) -> int:
     return cell_len(_PAINT.sub("", line))
 
 
+def _shortened(text: str, columns: int) -> str:
+    """A text that fits, without its end where it must be."""
+    if _columns(text) <= columns:
+        return text
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, columns - 1).rstrip() + "…"
+
+
 def call_words(tool: str, params: Any) -> str:
     """``read_file p.txt``: a call in one line; names of arguments only where there are several.
 
@@ -134,7 +145,9 @@ def _told_error(result: Any) -> str:
             result = decode_json(result.encode())
     if isinstance(result, dict) and isinstance(result.get("message"), str):
         result = result["message"]
-    return next((line for line in as_text(result).splitlines() if line.strip()), "failed")
+    line = next((line for line in as_text(result).splitlines() if line.strip()), "failed")
+    # Whoever said no knows it; and the class of an error says nothing to people.
+    return "not allowed" if _REFUSED.match(line) else _CLASS.sub("", line)
 
 
 class AnswerView:
@@ -208,9 +221,9 @@ class AnswerView:
             words, began = self._calls.pop(id, ("a call", now))
             began = began if since is None else since / 1000
             text = as_text(result).strip("\n")
-            size = _told_error(result)[:_CALL_CHARS] if failed else counted(text.count("\n") + 1, "line")
+            size = _told_error(result) if failed else counted(text.count("\n") + 1, "line")
             mark = self._paint("✗", "31") if failed else self._paint("✓", "32")
-            self._tell_call(words, f"{mark} {neutralise_line(size)}", f"  {max(now - began, 0):.1f} s")
+            self._tell_call(words, mark, neutralise_line(size), f"  {max(now - began, 0):.1f} s")
             if at is None:
                 self._draw()
 
@@ -235,7 +248,7 @@ class AnswerView:
         """Nothing more comes of what was begun: the process ended there, or an answer is awaited."""
         self.settle()
         for id, (words, _) in self._calls.items():
-            self._tell_call(words, self._paint("… waits" if id in waiting else "… interrupted", "33"))
+            self._tell_call(words, self._paint("…", "33"), "waiting" if id in waiting else "interrupted")
         self._calls.clear()
 
     def end(self) -> None:
@@ -259,6 +272,14 @@ class AnswerView:
         with self._lock:
             self.settle()
             self._print("lines", lines)
+
+    def make_room(self, tell: Callable[[], None]) -> None:
+        """Let something be told below what was said so far."""
+        with self._lock:
+            self.settle()
+            self._write("\n" * bool(self._last))
+            tell()
+            self._last = "told"
 
     def type(self, text: str) -> None:
         """Show what is being typed meanwhile, below the answer."""
@@ -306,14 +327,14 @@ class AnswerView:
         if self._thinking_since is not None:
             took = time.monotonic() - self._thinking_since
             self._thinking_since = None
-            self._print("tool", [self._paint(f"✻ thought for {took:.0f} s", "2")])
+            self._print("tool", [self._paint(f"✻ thought for {took:.1f} s", "2")])
 
-    def _tell_call(self, words: str, outcome: str, took: str = "") -> None:
-        # One line, whatever the width: what gives way is the end of the arguments.
-        room = max(self._width - _columns(outcome) - len(took) - 4, 8)
-        clean = neutralise_line(words)
-        clean = clean if _columns(clean) <= room else clean[: room - 1] + "…"
-        self._print("tool", [f"{self._paint('●', '35')} {clean}  {outcome}{self._paint(took, '2')}"])
+    def _tell_call(self, words: str, mark: str, outcome: str, took: str = "") -> None:
+        # One line, whatever the width: the end of the arguments gives way, and that of a long outcome.
+        room = self._width - len(took) - 6
+        clean = _shortened(neutralise_line(words), max(room - _columns(outcome), room // 2))
+        told = _shortened(outcome, room - _columns(clean))
+        self._print("tool", [f"{self._paint('●', '35')} {clean}  {mark} {told}{self._paint(took, '2')}"])
 
     def _draw(self) -> None:
         """The tail: the last lines of the block that is open, then what goes on."""
@@ -326,7 +347,7 @@ class AnswerView:
         if self._last and (lines or not (self._calls and self._last == "tool")):
             lines.insert(0, "")
         for words, _ in self._calls.values():
-            lines.append(f"{self._paint(sign, '35')} {neutralise_line(words)[: self._width - 2]}")
+            lines.append(f"{self._paint(sign, '35')} {_shortened(neutralise_line(words), self._width - 2)}")
         if not self._calls:
             what = "thinking" if self._thinking_since is not None else "working"
             lines += [""] * bool(self._text.strip())

@@ -52,7 +52,7 @@ class Talker:
         self.typing: Typing | None = None
         """What is typed while an answer comes; None where nobody types."""
         watch(app.library, has_screen=True)
-        self._make_maker = partial(_maker, app, wishes, permission)
+        self._make_maker = partial(_maker, app, wishes, permission, self._warn)
         self._maker = self._make_maker(wishes.model)
         self.choice: ModelChoice = self._maker.choice
         session_id = _wanted_session(app, wishes)
@@ -161,6 +161,13 @@ class Talker:
             self._runner.close()
 
     # -- inside ------------------------------------------------------------------------------
+    def _warn(self, message: str) -> None:
+        """Tell of something, which may be in the middle of an answer."""
+        if self._view is None:
+            self.app.warn(message)
+        else:
+            self._view.make_room(lambda: self.app.warn(message))
+
     def _take(self, agent: Agent) -> None:
         """Go on with another agent. It is made before this, so that a failure changes nothing."""
         try:
@@ -352,9 +359,13 @@ class Typing:
 
 
 def _maker(
-    app: App, wishes: Wishes, permission: Callable[[PermissionRequest], Any] | None, model: str | None
+    app: App,
+    wishes: Wishes,
+    permission: Callable[[PermissionRequest], Any] | None,
+    warn: Callable[[str], None],
+    model: str | None,
 ) -> AgentMaker:
-    return AgentMaker(app.library, app.place, model=model, agent=wishes.agent, permission=permission, warn=app.warn)
+    return AgentMaker(app.library, app.place, model=model, agent=wishes.agent, permission=permission, warn=warn)
 
 
 async def _spin(view: AnswerView) -> None:
