@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import time
+from itertools import pairwise
 from typing import Any
 
 import pexpect
@@ -72,8 +73,10 @@ class Drawn:
         until = time.monotonic() + WAIT_S
         while True:
             moved = self.look(0.05)
-            line = self.lines[self.screen.cursor.y]
-            if not moved and (line == "›" or line.startswith("› ")) and "type to add something" not in self.text:
+            line, *below = self.lines[self.screen.cursor.y :]
+            is_whole = any(rule.startswith("──") and status for rule, status in pairwise(below))
+            is_there = is_whole and (line == "›" or line.startswith("› "))
+            if not moved and is_there and "type to add something" not in self.text:
                 return self.text
             is_hopeless = time.monotonic() > until or not (moved or self.child.isalive())
             assert not is_hopeless, f"no prompt:\n{self.text}"

@@ -71,7 +71,7 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_was_said(terminal, model, hf):
     assert model.refused == []
     terminal.wait_for_prompt()
     terminal.press("C-c")
-    terminal.wait_for("(/exit or Ctrl-D leaves)")
+    terminal.wait_for("(Ctrl-D or /exit to leave)")
     terminal.say("exit", "is saved;")
 
 
