@@ -157,7 +157,7 @@ def test_a_call_that_waits_is_asked_about_here_and_goes_on_when_answered_elsewhe
     terminal.wait_for("May the agent use read_file", 2)
     terminal.type("")
     terminal.wait_for("waits for an answer (read_file)")
-    terminal.say("/exit", "goes on with it")
+    terminal.say("/exit", "continues it")
     [one] = hf.waiting()
     hf.answer(one.id, True, by="ada")
     terminal.type("clear; holdfast chat --agent keeper")

@@ -261,8 +261,7 @@ def _unusable(model: str, error: Exception) -> UsageError:
         )
     why = "" if text.startswith("Unknown model") else f": {text}"
     return UsageError(
-        f"unknown model {model!r}{why}",
-        remedy="Name a model as provider:model, such as anthropic:claude-sonnet-4-5.",
+        f"unknown model {model!r}{why}", remedy="Name a model as provider:model, such as anthropic:claude-sonnet-4-5."
     )
 
 
