@@ -1,4 +1,4 @@
-"""What the build does: compile the one part of the package that may be compiled, and write its page for an index.
+"""Build hook: compile the optional compiled part of the package, and write its page for a package index.
 
 What it cannot be done for (no compiler, no headers, a platform or interpreter without a stable
 interface) becomes the pure wheel, which does the same a little slower. ``HOLDFAST_PURE=1`` asks for
@@ -75,7 +75,7 @@ def on_an_index(text: str, pages: str, pictures: str) -> str:
 
 
 def can_compile() -> bool:
-    """Whether this interpreter and platform have what the compiled part is written against."""
+    """Return whether this interpreter and platform can build the compiled part."""
     return (
         not os.environ.get("HOLDFAST_PURE")
         and sys.implementation.name == "cpython"
@@ -127,7 +127,7 @@ def put_beside(source: Path, built: Path) -> None:
 
 
 def platform() -> str:
-    """What a wheel that was compiled here runs on, in the words of its file name."""
+    """Return the platform of a wheel compiled here, in the form of its file name."""
     if sys.platform == "linux":
         from packaging import tags
 

@@ -139,7 +139,7 @@ class _Run:
         self._seconds += time.monotonic() - begin
 
     def section(self) -> Section:
-        """What it gave: of the rounds that it was there for."""
+        """Return the results of the rounds in which it took part."""
         try:
             lines = self.case.lines() if self.rounds else []
         except Exception as error:  # noqa: BLE001 - the same
@@ -185,7 +185,7 @@ def _measure(one: _Run, folder: str) -> None:
 
 
 def _prepare(name: str, one: _Run, folder: str, after: ExitStack) -> None:
-    """What a case needs in every round is made once; what it started is ended with the run."""
+    """Create once what a case needs in every round; end what it started with the run."""
     if hasattr(one.case, "finish"):
         after.callback(_finish, one.case)
     if hasattr(one.case, "prepare"):

@@ -1,4 +1,4 @@
-"""What was measured of others as a page: `bench/ADAPTERS.md`, and a chart."""
+"""The measurements of other stores as a page: `bench/ADAPTERS.md`, and a chart."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _STORES = (
 
 
 def condensed(found: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of a measurement."""
+    """Return the part of a measurement that is stored."""
     if "failed" in found:
         return {"failed": found["failed"]}
     if "shipped" in found:
@@ -121,7 +121,7 @@ def _side(side: dict[str, Any]) -> dict[str, Any]:
 
 
 def _growth(spent: list[int]) -> float | None:
-    """How one append grows with what is there already."""
+    """Return how the time of one append grows with the existing content."""
     if len(spent) < 2 * _FROM:
         return None
     ends = [(_FROM, median(spent[_FROM - 20 : _FROM])), (len(spent), median(spent[-20:]))]
@@ -244,7 +244,7 @@ def _adapter_rows(name: str, row: dict[str, Any]) -> list[str]:
 
 
 def _judged(kept: dict[str, Any]) -> str:
-    """Where ours is behind, by name; at the level of the framework's own store."""
+    """Return where ours is slower, by name, at the durability of the framework's own store."""
     behind, grown = [], []
     for name, case in CASES.items():
         row = kept.get(f"adapters/{name}", {})

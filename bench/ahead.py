@@ -1,4 +1,4 @@
-"""How far ahead of the fastest others one append is, and one that is on the medium."""
+"""The lead over the fastest other library for one append, and for one that is on the medium."""
 
 from __future__ import annotations
 

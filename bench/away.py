@@ -1,4 +1,4 @@
-"""How long an event loop is away from its work because a session is flushed in it."""
+"""How long a flush of a session blocks its event loop."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class Lists:
 
 
 def _turns(crowd: Crowd, count: int) -> list[list[tuple[str, str]]]:
-    """What users said and what was answered, session by session, for the rivals."""
+    """Return the questions and answers, session by session, for the rivals."""
     said: list[dict[str, list[str]]] = [{"user": [], "assistant": []} for _ in range(count)]
     for number, type, text in crowd.texts(count):
         said[number].setdefault(type, []).append(text)
@@ -335,7 +335,7 @@ def _insert_same(bare: sqlite3.Connection, id: int, number: int, type: str, text
 
 
 def _asked_once(hf: Any, bare: sqlite3.Connection, query: str) -> list[float]:
-    """What a query costs, ours and bare, that nobody asked before."""
+    """Return the times of a query that was not asked before, ours and bare."""
     match = query if query.startswith('"') else f'"{query}"'
     hits: list[Any] = []
     spent = alternated(1, lambda: hits.extend(hf.search(query)), *_bare_queries(bare, match))

@@ -26,7 +26,7 @@ _SECONDS_MAX = 180
 
 
 def ask(job: str, *arguments: str, prefix: tuple[str, ...] = (), compiled: str = "") -> Any:
-    """What a job in a fresh process says. Raises CalledProcessError or TimeoutExpired.
+    """Run a job in a fresh process and return its answer. Raises CalledProcessError or TimeoutExpired.
 
     ``compiled`` names a folder for compiled files: what is imported while the clock runs is then
     read as after an installation, from the second time on.
@@ -41,7 +41,7 @@ def ask(job: str, *arguments: str, prefix: tuple[str, ...] = (), compiled: str =
 
 
 def log_path(store: str) -> str:
-    """Where the session's events are."""
+    """Return the path of the session's events."""
     return os.path.join(store, "sessions", SESSION, "events.jsonl")
 
 
@@ -181,19 +181,19 @@ def floor_tail(store: str) -> int:
 
 
 def memory_floor(store: str) -> dict[str, int]:
-    """What typed structs of the log take."""
+    """Return the memory that typed structs of the log take."""
     from bench.floor import decode_typed
 
     return _grown(lambda: decode_typed(log_path(store)))
 
 
 def memory_session(store: str) -> dict[str, int]:
-    """What an open session with its messages takes."""
+    """Return the memory that an open session with its messages takes."""
     return _grown(_conversation_of(store))
 
 
 def _conversation_of(store: str) -> Callable[[], Any]:
-    """What opens a session and makes its messages, with the code for it loaded."""
+    """Return a function that opens a session and makes its messages, with its code already loaded."""
     from holdfast import Holdfast
     from holdfast.replay import Conversation
 

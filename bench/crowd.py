@@ -37,7 +37,7 @@ _LARGE = 50_000
 
 
 class Crowd:
-    """How the sessions of a store are made: so many events, of at most so many characters."""
+    """The number of events in each session of a store, and the most characters in each event."""
 
     def __init__(self, events: int, chars_max: int = 1 << 20) -> None:
         self._events = events
@@ -134,7 +134,7 @@ def shared_crowd(folder: str, count: int) -> str:
 
 
 def _fingerprint() -> str:
-    """What a crowd is made by: other texts or another catalogue are another crowd."""
+    """Return a digest of everything that makes a crowd: other texts or another catalogue make another one."""
     from holdfast.catalog.sqlite import schema
 
     with open(__file__, "rb") as ours, open(str(schema.__file__), "rb") as theirs:

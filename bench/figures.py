@@ -36,13 +36,13 @@ class Line(NamedTuple):
 
     @property
     def met(self) -> bool | None:
-        """Whether the mark was reached; None if there is none."""
+        """Return whether the mark was reached; None if there is none."""
         if self.mark is None:
             return None
         return self.ratio >= self.mark if self.at_least else self.ratio <= self.mark
 
     def shows(self, goal: str) -> Line:
-        """The same line as the figure of a promise, whose mark it then has."""
+        """Return the same line as the figure of a promise, with its mark."""
         promise = GOALS[goal]
         return self._replace(goal=goal, mark=promise.mark, at_least=promise.at_least)
 

@@ -31,7 +31,7 @@ class SlowDisk(Disk):
         self.seconds = seconds
 
     def sync(self, descriptor: int) -> None:
-        """As the disk does it, and then the rest of the time."""
+        """Sync like the disk, then wait for the rest of the time."""
         super().sync(descriptor)
         if self.seconds:
             time.sleep(self.seconds)

@@ -1,4 +1,4 @@
-"""What is measured in fresh processes: bytes, syncs, loads, memory, imports."""
+"""Measurements in fresh processes: bytes, syncs, loads, memory, imports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Bytes", "Imports", "Load", "Memory", "Syncs", "on_copy"]
 
 
 class Bytes:
-    """What a session leaves on disk and what it writes, against its plain lines."""
+    """The bytes that a session leaves on disk and writes, against its plain lines."""
 
     def __init__(self, *, quick: bool) -> None:
         self._count = 2_000 if quick else 10_000
@@ -46,7 +46,7 @@ class Bytes:
 
 
 class Syncs:
-    """How many syncs one flush takes, counted by strace where there is one."""
+    """The number of syncs of one flush, counted by strace if it is installed."""
 
     _COUNT = 50
 
@@ -134,7 +134,7 @@ class Load:
 
 
 class Memory:
-    """What a loaded session with its messages holds, against the bytes of its log."""
+    """The memory of a loaded session with its messages, against the bytes of its log."""
 
     def __init__(self, *, quick: bool) -> None:
         self._count = 10_000
@@ -173,7 +173,7 @@ class Memory:
 
 
 class Imports:
-    """What importing adds to a bare interpreter; everything is compiled before, as installed."""
+    """The cost of importing over a bare interpreter; everything is compiled before, as when installed."""
 
     # With its types: `import holdfast` alone loads nothing before something is asked for.
     _CODES = (

@@ -1,4 +1,4 @@
-"""What is promised of speed: each promise with its mark, in the order in which they are told."""
+"""The promises about speed: each with its mark, in the order of the report."""
 
 from __future__ import annotations
 

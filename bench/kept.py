@@ -23,7 +23,7 @@ PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "results.json")
 
 
 class Section(msgspec.Struct, omit_defaults=True):
-    """What one section gave: its lines, or why it has none."""
+    """The result of one section: its lines, or why it has none."""
 
     rounds: int
     seconds: float
@@ -33,7 +33,7 @@ class Section(msgspec.Struct, omit_defaults=True):
 
 
 def machine() -> str:
-    """What the figures were taken with."""
+    """Return the machine and versions of the measurement."""
     versions = f"Holdfast {holdfast.__version__}, Python {platform.python_version()}"
     return f"{versions}, msgspec {msgspec.__version__}, {sys.platform}, {os.cpu_count()} processors"
 

@@ -1,4 +1,4 @@
-"""How soon an event of a burst is found."""
+"""How soon an event of a burst can be found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured in this process: appends, flushes, growth."""
+"""Measurements in this process: appends, flushes, growth."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _appended(session: Any, count: int) -> list[int]:
 
 
 def _appended_in_loop(session: Any, count: int) -> list[int]:
-    """The same by a task that gives way after each, beside one that does nothing else."""
+    """Measure the same in a task that yields after each append, beside one that does nothing else."""
     clock = time.perf_counter_ns
     spent: list[int] = []
 

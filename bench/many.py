@@ -177,7 +177,7 @@ class _Worker:
 
 
 def _work(folder: str, number: int) -> None:
-    """What one of the processes does: a line of input says what, and it answers when it is done."""
+    """Run one of the processes: a line of input names the work, and it answers when it is done."""
     steps = [step(index) for index in range(400)]
     descriptor = open_plain(folder)
     disk = SlowDisk(0.0)

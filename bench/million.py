@@ -90,7 +90,7 @@ JOBS: dict[str, Callable[[holdfast.Holdfast], object]] = {
 
 
 _SHORT = tuple(JOBS)[:2]
-"""What takes no longer than loading its code: that is done before."""
+"""The jobs that take no longer than loading their code, which is done before."""
 
 
 def _warm_up(store: str) -> None:

@@ -20,7 +20,7 @@ _TURN_EVENTS = 4
 
 
 class Assumptions(msgspec.Struct, frozen=True):
-    """What nobody measured: the load, the machines, the prices. Change them to your own."""
+    """Values that nobody measured: the load, the machines, the prices. Change them to your own."""
 
     users: int = 10_000_000
     events_per_day: int = 1_000_000_000
@@ -29,7 +29,7 @@ class Assumptions(msgspec.Struct, frozen=True):
     peak: float = 3.0
     """The busiest minutes against the mean of a day."""
     busy: float = 0.5
-    """How much of a processor is planned for."""
+    """The planned share of a processor."""
     hot_days: int = 30
     cold_days: int = 335
     copies: int = 2
@@ -110,7 +110,7 @@ def _fit(alone: tuple[float, int, float], together: tuple[float, int, float]) ->
 
 
 class Plan:
-    """What the load needs."""
+    """The resources that the load needs."""
 
     def __init__(self, measured: Measured, assumed: Assumptions) -> None:
         self.measured = measured
@@ -149,7 +149,7 @@ class Plan:
         return used / 1e6 / self.assumed.busy
 
     def usd_per_million(self) -> dict[str, float]:
-        """What a million events cost in a steady month, by what is paid for."""
+        """Return the cost of a million events in a steady month, by item."""
         assumed = self.assumed
         millions = assumed.events_per_day * _MONTH_DAYS / 1e6
         core_month = assumed.usd_core_hour * 24 * _MONTH_DAYS
@@ -165,7 +165,7 @@ class Plan:
 
 
 class Played(NamedTuple):
-    """What one database did in the simulation."""
+    """The work of one database in the simulation."""
 
     load: float
     events_s: float

@@ -103,7 +103,7 @@ def _peak() -> int:
 
 
 def _job(url: str, job: str, count: int) -> dict[str, Any]:
-    """What a process of its own finds."""
+    """Run a job in a separate process and return its findings."""
     command = [sys.executable, "-m", "bench.multitude", "--job", job, "--url", url, "--sessions", str(count)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -125,7 +125,7 @@ def _verb(url: str, words: list[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _place(kind: str) -> Iterator[Callable[[str], str]]:
-    """Where stores of a kind can be made: the address of one by its name."""
+    """Yield a function that returns the address of a new store of a kind by its name."""
     os.makedirs(SCRATCH, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         if kind == "files":
@@ -155,7 +155,7 @@ def _measure(kind: str, sessions: int, skipped: list[str]) -> Iterator[dict[str,
 
 
 def _works(url: str, count: int, folder: str, skipped: list[str]) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-    """What is measured with one store, in its order."""
+    """Yield the measurements with one store, in order."""
     yield "make", partial(_job, url, "make", count)
     for name, words in _VERBS.items():
         if name not in skipped:

@@ -182,7 +182,7 @@ def _syncs(folder: str, python: str, task: dict[str, Any], *module: str) -> list
 
 
 def _server_syncs(databases: Databases, rival: Rival, task: dict[str, Any]) -> list[float]:
-    """The same of a server, which tells it; its processes tell at their end."""
+    """Return the same for a server, which reports it; its processes report at their end."""
     before = databases.counts()
     try:
         answer = rival.ask(task, _PATIENCE_S)

@@ -1,4 +1,4 @@
-"""What looking for secrets costs: in ordinary code and prose, in tool output, and per append."""
+"""The cost of looking for secrets: in ordinary code and prose, in tool output, and per append."""
 
 from __future__ import annotations
 

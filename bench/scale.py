@@ -174,7 +174,7 @@ def _open_and_close(hf: Any, count: int) -> None:
 
 
 def _renew(hf: Any, sessions: list[Any], times: int) -> None:
-    """What the renewer does a third of a lease before its end, so many times."""
+    """Renew the leases as the renewer does a third of a lease before its end, so many times."""
     from holdfast.storage.postgres.store import renew
 
     link = hf._core.store.link  # noqa: SLF001 - what the renewer of the store does with it

@@ -1,4 +1,4 @@
-"""What sealing costs: appends and loads of a sealed session against the same in the clear."""
+"""The cost of sealing: appends and loads of a sealed session against the same in the clear."""
 
 from __future__ import annotations
 

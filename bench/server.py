@@ -102,7 +102,7 @@ class Server:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def cpu_seconds(self) -> float:
-        """What all processes of the server have used so far."""
+        """Return the processor time that all processes of the server have used so far."""
         assert self.process is not None
         own = str(self.process.pid)
         ticks = 0

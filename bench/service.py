@@ -166,7 +166,7 @@ class _Load:
             self.missed += wanted != self._heard.get(number)
 
     def judge(self) -> tuple[int, int]:
-        """How many acknowledged events are not there, and how many are there twice."""
+        """Return how many acknowledged events are missing, and how many are there twice."""
         import holdfast
 
         lost = doubled = 0

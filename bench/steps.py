@@ -1,4 +1,4 @@
-"""What a durable step costs against an append and a flush, and how soon known ones are passed by a new process."""
+"""The cost of a durable step against an append and a flush, and how soon a new process skips known ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SAID = {
 
 
 def result(number: int) -> dict[str, int]:
-    """What each step does."""
+    """Do the work of a step."""
     return {"number": number}
 
 

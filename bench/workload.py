@@ -1,4 +1,4 @@
-"""The same events for every run: a user's words, an answer, a tool call and its result, in turn."""
+"""The same events for every run: a user message, an answer, a tool call and its result, in turn."""
 
 from __future__ import annotations
 
@@ -57,21 +57,21 @@ class UserLine(msgspec.Struct, tag_field="type", tag="user"):
 
 
 class AssistantLine(msgspec.Struct, tag_field="type", tag="assistant"):
-    """As :class:`UserLine`."""
+    """A line of an assistant, like :class:`UserLine`."""
 
     timestamp: int
     data: Said
 
 
 class CallLine(msgspec.Struct, tag_field="type", tag="tool_call"):
-    """As :class:`UserLine`."""
+    """A line of a call, like :class:`UserLine`."""
 
     timestamp: int
     data: Call
 
 
 class ResultLine(msgspec.Struct, tag_field="type", tag="tool_result"):
-    """As :class:`UserLine`."""
+    """A line of a result, like :class:`UserLine`."""
 
     timestamp: int
     data: Result
@@ -123,7 +123,7 @@ def record(session: Any, event: Step, call: Any = None) -> Any:
 
 
 def typed_event(event: Step) -> Any:
-    """The same step as a typed struct, which is what the floor encodes."""
+    """Return the same step as a typed struct, which is what the floor encodes."""
     type, text, call = event
     if type == "user":
         return UserLine(TIMESTAMP, Said("user", text))

@@ -36,7 +36,7 @@ _SERVICES = ("pypi", "osv")
 
 
 class Audit(NamedTuple):
-    """What is known of one lock file."""
+    """The findings about one lock file."""
 
     asked: int
     unknown: int
@@ -56,7 +56,7 @@ def unhashed(lock: Path) -> list[str]:
 
 
 def strangers(lock: Path) -> list[str]:
-    """What is installed here in another version than the lock file's for this machine."""
+    """Return the packages installed here in another version than the lock file's for this machine."""
     here = {
         canonicalize_name(name): version
         for name, version, marker in _ENTRY.findall(lock.read_text(encoding="utf-8"))
@@ -108,7 +108,7 @@ def _ask(lock: Path, service: str) -> Audit | None:
 
 
 def read(answer: dict[str, Any]) -> Audit:
-    """What an answer of pip-audit says."""
+    """Parse an answer of pip-audit."""
     rows = answer["dependencies"]
     asked = [row for row in rows if "skip_reason" not in row]
     found = [f"{row['name']} {row['version']}: {flaw['id']}" for row in asked for flaw in row.get("vulns", [])]
@@ -142,7 +142,7 @@ def _files(place: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def compare(lock: Path, records: list[dict[str, Any]]) -> Audit:
-    """What the records say of a lock file."""
+    """Compare a lock file with OSV records."""
     flaws: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for record in records:
         for affected in record["affected"]:
@@ -161,7 +161,7 @@ def compare(lock: Path, records: list[dict[str, Any]]) -> Audit:
 
 
 def is_affected(version: str, affected: dict[str, Any]) -> bool:
-    """Whether an entry of an OSV record means this version: by name, or by one of its ranges."""
+    """Return whether an entry of an OSV record means this version: by name, or by one of its ranges."""
     if version in affected.get("versions", []):
         return True
     ranges = [one for one in affected.get("ranges", []) if one.get("type") == "ECOSYSTEM"]

@@ -54,7 +54,7 @@ LOADS = {
 
 
 def run(*words: str | Path, where: Path, **variables: str) -> str:
-    """What a command prints, in an environment without ours; a failure ends everything."""
+    """Return the output of a command, run without our environment; a failure ends everything."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "VIRTUAL_ENV", "PYTHON"))
     }
@@ -84,7 +84,7 @@ def build() -> tuple[list[Path], Path]:
 
 
 def is_compiled(wheel: Path) -> bool:
-    """Whether a wheel has the compiled part, which its name has to say."""
+    """Return whether a wheel has the compiled part, which its name has to say."""
     with zipfile.ZipFile(wheel) as archive:
         found = any(name.endswith(".so") for name in archive.namelist())
     assert found == ("-abi3-" in wheel.name) == (not wheel.name.endswith("-none-any.whl")), wheel

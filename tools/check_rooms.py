@@ -172,7 +172,7 @@ def dotted(node: ast.AST, known: dict[str, str]) -> str | None:
 
 
 def is_under(name: str, roots: frozenset[str]) -> bool:
-    """Whether the name is one of the roots or inside one."""
+    """Return whether the name is one of the roots or inside one."""
     return name in roots or name.partition(".")[0] in roots
 
 
@@ -203,7 +203,7 @@ def broken_rules(where: str, use: Use) -> Iterator[str]:
 
 
 def has_checksums(where: str) -> bool:
-    """Whether a module may compute checksums."""
+    """Return whether a module may compute checksums."""
     return where.startswith((LINE_ROOM, *CHECKSUM_HOMES)) and where not in LOG_READERS
 
 
@@ -252,7 +252,7 @@ def closed_doors(package: Path, path: Path, tree: ast.Module) -> Iterator[tuple[
 
 
 def misnamed(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """What a file's name and its list of names say, and should not."""
+    """Yield the mistakes in a file's name and its list of names."""
     if path.stem.endswith("ing") and path.name not in NOT_GERUNDS and path.stem != "testing":
         yield 1, f"noun: {path.name} is named after what is done, not after what it is"
     if path.name[0] == "_" and path.name != "__init__.py":

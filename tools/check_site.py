@@ -38,12 +38,12 @@ class PageReader(HTMLParser):
 
 
 def css_references(text: str) -> list[str]:
-    """What a style sheet would load from another host."""
+    """Return what a style sheet would load from another host."""
     return [f"style loads {address}" for address in CSS_REFERENCE.findall(text)]
 
 
 def outside_requests(path: Path) -> Iterator[str]:
-    """What one file of the site would load from another host."""
+    """Yield what one file of the site would load from another host."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".css":
         yield from css_references(text)

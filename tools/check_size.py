@@ -35,7 +35,7 @@ def oversized(path: Path) -> Iterator[str]:
 
 
 def is_ours(path: Path, root: Path) -> bool:
-    """Whether a file is part of the project: what a hidden folder holds was installed there."""
+    """Return whether a file is part of the project: the contents of a hidden folder were installed there."""
     return not any(part.startswith(".") for part in path.relative_to(root).parts)
 
 

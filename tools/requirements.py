@@ -46,7 +46,7 @@ def listed(text: str) -> dict[str, tuple[str, str]]:
 
 
 class Run(NamedTuple):
-    """What a run says of the tests that carry numbers; a test is all its variants."""
+    """The results of a run for the tests that carry numbers; a test is all its variants."""
 
     marked: dict[str, set[str]]
     """By id, every test that carries it."""
@@ -60,7 +60,7 @@ class Run(NamedTuple):
 
 
 def read(text: str) -> Run:
-    """What the lines of a run's results say."""
+    """Parse the lines of a run's results."""
     run = Run({}, set(), {})
     for line in text.splitlines():
         one = json.loads(line)
@@ -76,7 +76,7 @@ def read(text: str) -> Run:
 
 
 def complaints(rows: dict[str, tuple[str, str]], run: Run) -> list[str]:
-    """What is missing, and what should not be there."""
+    """Return the tests that are missing, and those that should not be there."""
     found = []
     for number, (title, _) in rows.items():
         if "-" in number and not run.shown(number):

@@ -30,7 +30,7 @@ _WAIT_S = 60
 
 
 def answer(request: Request) -> Say:
-    """What the model says; the first answer is slow, so that there is a middle to die in."""
+    """Return the model's answer; the first one is slow, so that it can be killed in the middle."""
     words = str(request.messages[-1])
     if "Plan" in words:
         return Say("Day one: Alfama, on foot. Day two: the train to Sintra, before", pause_s=0.08)
@@ -62,7 +62,7 @@ class Terminal:
         self._run("send-keys", "Enter")
 
     def screen(self) -> str:
-        """What it shows, with its colours."""
+        """Return the contents of the screen, with its colours."""
         return self._run("capture-pane", "-p", "-e")
 
     def wait(self, words: str) -> None:

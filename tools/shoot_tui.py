@@ -45,7 +45,7 @@ class Shot(NamedTuple):
     sees: str
     back: tuple[str, ...] = ("escape",)
     also: tuple[str, ...] = ()
-    """What comes last, on its own; without it the screen is not at rest."""
+    """The text that comes last, on its own; without it the screen is not at rest."""
 
 
 SHOTS = (
@@ -224,7 +224,7 @@ async def _rest(pilot: Pilot[Any], *sees: str) -> None:
 
 
 def _is_busy(app: SessionsApp) -> bool:
-    """Whether a thread works, or an answer is under way that asks for nothing."""
+    """Return whether a thread is working, or an answer is in progress that asks for nothing."""
     answering = cast("MainScreen", app.screen_stack[0]).sessions.busy
     is_working = any(not worker.is_finished for worker in app.workers)
     return is_working or bool(answering and not app.screen.is_modal)

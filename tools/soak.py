@@ -188,7 +188,7 @@ class Soak:
         self.hf.close()
 
     def verdict(self) -> list[str]:
-        """What is not as flat as it was: the last fifth against the second one."""
+        """Return what is no longer flat: the last fifth against the second one."""
         fifth = max(1, len(self.samples) // 5)
         early, late = self.samples[fifth : 2 * fifth], self.samples[-fifth:]
         found = list(self.problems)

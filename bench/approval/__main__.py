@@ -37,12 +37,12 @@ without imports, blank lines, docstrings, and the script in the place of a model
 
 
 class Outcome(NamedTuple):
-    """What became of one program."""
+    """The outcome of one program."""
 
     lines: int
     effects: int
     told: str
-    """What the model was told of the call in the end."""
+    """What the model was finally told about the call."""
 
 
 def main() -> int:

@@ -45,7 +45,7 @@ what is left invalid, changes when repaired again, begins with another role, and
 
 
 class Score(NamedTuple):
-    """What became of the histories; of the broken ones, but for what was lost."""
+    """The results for the histories; for the broken ones, except what was lost."""
 
     strict: int
     pairing: int

@@ -1,4 +1,4 @@
-"""What providers demand of a history, written apart from every repair function, ours included."""
+"""The requirements of providers on a history, written independently of every repair function, ours included."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def is_paired(history: list[Item]) -> bool:
 
 
 def starts_with_user(history: list[Item]) -> bool:
-    """Whether the first turn is a user's; nothing at all is a fresh start."""
+    """Return whether the first turn is a user's; an empty history is a fresh start."""
     return not history or history[0]["role"] == "user"
 
 
@@ -65,6 +65,6 @@ def completed(history: list[Item]) -> dict[str, set[str]]:
 
 
 def lost(before: list[Item], after: list[Item]) -> int:
-    """How many completed calls are no longer told: none of their results is in the history."""
+    """Return how many completed calls are lost: none of their results is in the history."""
     told = Counter(item["text"] for item in after if item["role"] == "tool")
     return sum(not any(text in told for text in texts) for texts in completed(before).values())

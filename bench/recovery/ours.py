@@ -11,7 +11,7 @@ __all__ = ["repair"]
 
 
 def repair(history: list[Item], incomplete: str) -> list[Item]:
-    """What our function makes of a history."""
+    """Repair a history with our function."""
     found = holdfast.sanitize(_messages(history), provider="anthropic", incomplete=incomplete)
     return [item for message in found.messages for item in _items(message)]
 

@@ -31,7 +31,7 @@ Task = dict[str, Any]
 
 
 def ask(name: str, folder: str, task: Task) -> Any:
-    """What a rival says to a task; None, with the reason printed, if it says nothing."""
+    """Return a rival's answer to a task; None, with the reason printed, if it has none."""
     from bench.child import ROOT
     from bench.recovery.peers import PYTHON
 

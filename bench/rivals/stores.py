@@ -19,7 +19,7 @@ Step = Callable[[str, str], Any]
 
 
 class _Mode:
-    """Whether the stores wait for the disk."""
+    """The durability mode of the stores: whether they wait for the disk."""
 
     is_durable = True
 
@@ -35,7 +35,7 @@ class Store(NamedTuple):
     begin: Callable[[str], Any]
     place: str = "frameworks"
     syncs: bool = True
-    """Whether it waits for the disk as it is shipped."""
+    """Whether it waits for the disk by default."""
 
 
 # -- OpenAI Agents --------------------------------------------------------------------------------

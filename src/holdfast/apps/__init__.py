@@ -1,4 +1,4 @@
-"""What people run: the command, and later the terminal app, the web app and the bridges."""
+"""Applications: the command, the terminal app, the web app, and the protocol servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user typed, kept for the arrow keys: a private file beside the sessions."""
+"""The history of typed input, for the arrow keys: a private file beside the sessions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class InputHistory:
         self._documents: Documents = documents_beside(os.path.join(os.path.realpath(folder), _NAME))
 
     def lines(self) -> list[str]:
-        """Everything that was kept."""
+        """Return all stored lines."""
         try:
             return self._read()[0]
         except HoldfastError:

@@ -38,7 +38,7 @@ def variables(values: dict[str, Any]) -> Words:
 
 
 def events_of(units: list[Unit], author: str) -> list[Event]:
-    """What the runner gets: its own events as they came, what others said in its form."""
+    """Return the events for the runner: its own unchanged, those of others in its form."""
     made: list[Event] = []
     seq = -1
     for unit in heard(units):
@@ -117,7 +117,7 @@ class _Change(msgspec.Struct):
 
 
 class _Held(msgspec.Struct):
-    """What a document holds."""
+    """The contents of a document."""
 
     values: Values = msgspec.field(default_factory=dict)
     announced: list[_Change] = msgspec.field(default_factory=list)
@@ -212,7 +212,7 @@ class Shared:
         return held
 
     def _happened(self, change: _Change) -> bool | None:
-        """Whether the log has a change; None as long as it still may get it."""
+        """Return whether the log has a change; None while it may still get it."""
         openings = 0
         try:
             for event in self._library.events(

@@ -26,14 +26,14 @@ from holdfast.replay import StepState
 from holdfast.session import Session, StepCall, encode_arguments
 
 Unknown: TypeAlias = Literal["tell", "rerun"] | Callable[[OutcomeUnknown], Any]
-"""What becomes of a call whose outcome is unknown: the model is told, it runs again, or this function looks it up."""
+"""How to handle a call whose outcome is unknown: tell the model, run it again, or look it up with this function."""
 
 # Results that frameworks and adapters put in for calls that were cut off: they do not say what the call did.
 _PUT_IN = frozenset({LOST, "Tool was interrupted.", "The tool call was interrupted before a result was produced."})
 _REMEMBERED = 4096  # calls of this process: enough for all that one run makes
 
 Stored: TypeAlias = dict[str, Any]
-"""What a step keeps of a result: ``value``, or the text that a model is told in its place (``told``)."""
+"""The stored result of a step: ``value``, or the text that the model gets instead (``told``)."""
 
 
 class ToolCall(NamedTuple):
@@ -45,7 +45,7 @@ class ToolCall(NamedTuple):
 
 
 class ResultForm(NamedTuple):
-    """How the results of a framework's tools are kept, and how a model is told something in the place of one."""
+    """How the results of a framework's tools are stored, and how a text replaces one for the model."""
 
     tell: Callable[[str, ToolCall], Any]
     encode: Callable[[Any], Any] = lambda value: value
@@ -105,7 +105,7 @@ def _unkept(error: ResultNotStored) -> Stored:
 
 
 class _Plan:
-    """What is to be done about one call: it is run, or the twin that it has is brought to its end."""
+    """The plan for one call: run it, or finish its twin."""
 
     def __init__(self, calls: DurableCalls, session: Session, place: AdapterSession, call: ToolCall) -> None:
         session.steps.begin()  # what others did since is known only to who holds the session
@@ -129,7 +129,7 @@ class _Plan:
         return next((key for key in open_ if key not in answered and alike[key].status != "failed"), None)
 
     def _answered(self, done: dict[str, StepState]) -> set[str]:
-        """Those of the calls that are done whose results the conversation has."""
+        """Return the finished calls whose results are in the conversation."""
         names = self._calls._form.names  # noqa: SLF001 - they are one thing
         found, calls = set[str](), {one.call: key for key, one in done.items()} if names is None else {}
         first = 0 if names is not None else min((one.result_seq for one in done.values()), default=0)
@@ -164,7 +164,7 @@ class _Plan:
         return self._blank._replace(key=key, fn=act)
 
     def doing(self, act: Callable[[], Any]) -> Callable[[], Stored]:
-        """What runs the tool; its result is kept as plain data, and given on as it is."""
+        """Return a function that runs the tool; its result is stored as plain data, and passed on unchanged."""
         return lambda: self._acted(act())
 
     def adoing(self, act: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Stored]]:
@@ -206,7 +206,7 @@ class _Plan:
         self._mine.pop(self._key, None)
 
     def result(self, stored: Stored) -> Any:
-        """What the framework is given."""
+        """Return the result for the framework."""
         form = self._calls._form  # noqa: SLF001 - as above
         if self._live:
             return self._live[-1]

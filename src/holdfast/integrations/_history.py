@@ -15,7 +15,7 @@ Change: TypeAlias = tuple[Sequence[Unit], Sequence[dict[str, Any]]]  # messages 
 
 
 class MessageHistory:
-    """What adapters of message histories have in common. Items are plain data."""
+    """The base of adapters of message histories. Items are plain data."""
 
     def __init__(self, form: Form, hf: Library, framework: str, session_id: str, units: type[Units] = Units) -> None:
         self.place = AdapterSession(hf, framework, session_id)
@@ -61,7 +61,7 @@ class MessageHistory:
 
 
 def missing(known: Sequence[Any], given: Sequence[Any], session_id: str) -> list[Any]:
-    """What of a conversation that is brought over is not on record yet.
+    """Return the items of a conversation to bring over that are not recorded yet.
 
     Nothing if all of it is, also where the conversation went on since. Raises UsageError if what is
     on record is another conversation.

@@ -1,4 +1,4 @@
-"""Where one conversation of a framework lives: open while it is written, given back when idle.
+"""The session of one conversation of a framework: open while it is written, released when idle.
 
 Frameworks have no moment at which a conversation ends, and several processes may serve the same one
 in turn. So the right to write is taken with the first write and given back after a short rest.
@@ -126,7 +126,7 @@ class AdapterSession:
         return None if held is None else (self._takings, held.seq)
 
     def log_id(self) -> tuple[Any, ...] | None:
-        """What changes when the log is another one: begun anew, repaired, redacted."""
+        """Return a value that changes when the log is replaced: started anew, repaired, redacted."""
         first = next(self.events(0, 1), None)
         if first is None:
             return None
@@ -134,7 +134,7 @@ class AdapterSession:
         return data.get("log"), data.get("generation"), first.timestamp
 
     def events(self, start: int = 0, limit: int | None = None) -> Iterator[Event]:
-        """What is recorded, big payloads in place; nothing if there is no session yet."""
+        """Yield the recorded events, with large payloads in place; nothing if there is no session yet."""
         try:
             # From the end: of a log of any length, only what was not read before is read.
             found = self.library.events(self.id, start, limit=limit, reverse=start > 0)
@@ -171,7 +171,7 @@ class AdapterSession:
         self._host.let_go(self.id, used=True)
 
     def exists(self) -> bool:
-        """Whether there is such a session yet."""
+        """Return whether the session exists yet."""
         return self.library.exists(self.id)
 
     def delete(self) -> None:

@@ -87,7 +87,7 @@ class LogReader(ABC):
                     self._take(event)
 
     def recording(self, tell: Callable[[], Drafts]) -> Act:
-        """What records what there is to tell, asked when nobody else can write any more."""
+        """Return an action that records what ``tell`` returns, called when no other writer can interfere."""
 
         def act(session: Session) -> list[Event]:
             with self.lock:
@@ -168,7 +168,7 @@ def cleaned(item: Any) -> Any:
 
 
 def _has_no_number(told: bytes, item: Any) -> bool:
-    """Whether data has a number that is none, for which ``null`` was told."""
+    """Return whether data contains a number such as NaN, for which ``null`` was recorded."""
     return b"null" in told and not _is_finite(item)
 
 
@@ -228,7 +228,7 @@ class Form(NamedTuple):
         return [word for item in items for word in self.record(item)]
 
     def has(self, mark: Any) -> bool:
-        """Whether a mark in the log is one of this form."""
+        """Return whether a mark in the log belongs to this form."""
         return mark == self.name or mark in self.older
 
     def amend(self, unit: Unit, item: Any) -> Words:
@@ -278,7 +278,7 @@ class UnitReader(LogReader):
 
 
 class Units(UnitReader):
-    """What a session holds, as units in their order, without what was retracted."""
+    """The contents of a session, as units in order, without retracted ones."""
 
     def read(self) -> list[Unit]:
         """All there is now; the list is the caller's."""
@@ -363,7 +363,7 @@ def stored(**told: Any) -> tuple[str, dict[str, Any]]:
 
 
 def alike(one: Iterable[Any], other: Iterable[Any], same: Same = operator.eq) -> int:
-    """How many of the first items of two lists are the same."""
+    """Return how many of the first items of two lists are the same."""
     return sum(1 for _ in takewhile(lambda pair: same(*pair), zip(one, other, strict=False)))
 
 
@@ -436,7 +436,7 @@ def text_of(content: Any) -> Any:
 
 
 def blocks_of(words: Words) -> list[dict[str, Any]]:
-    """What events say, as neutral blocks."""
+    """Return the content of events as neutral blocks."""
     return [block for word in words for block in _blocks_of(*word)]
 
 
@@ -462,7 +462,7 @@ def _blocks_of(type: str, data: dict[str, Any]) -> list[dict[str, Any]]:
 # An event says what a framework's item says in our words; beside it stands only what those words do
 # not carry. These forms are on disk: they may gain members, and never change.
 def difference(base: Any, given: Any) -> dict[str, Any] | None:
-    """What makes ``given`` of ``base``; None if they are the same."""
+    """Return the change that turns ``base`` into ``given``; None if they are the same."""
     if type(base) is type(given):
         if isinstance(given, dict):
             return _of_maps(base, given)

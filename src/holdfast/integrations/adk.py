@@ -73,7 +73,7 @@ class _KitSession(Units):
         super()._take_foreign(event)
 
     def taken_back_by(self, item: dict[str, Any]) -> Words:
-        """What others are not to read any more when an event of the kit is recorded.
+        """Return what others no longer read once an event of the kit is recorded.
 
         That is what the event rewinds, and an earlier result of a call that it has a result of, by
         which the kit says that the call waits.

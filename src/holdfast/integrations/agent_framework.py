@@ -204,7 +204,7 @@ def as_item(message: Message) -> dict[str, Any]:
 
 
 def message_of(unit: Unit) -> Message:
-    """What an agent gets: its own messages as they came, what others said in its form."""
+    """Return the message for an agent: its own unchanged, those of others in its form."""
     if unit.own:
         return Message.from_dict(unit.fresh)
     is_answer = unit.blocks and all(block["type"] == "tool_result" for block in unit.blocks)

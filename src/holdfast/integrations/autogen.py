@@ -75,7 +75,7 @@ class HoldfastState:
         self._known = self._states.at.get(_NAME, -1)
 
     def _tell_thread(self, thread: list[dict[str, Any]]) -> Words:
-        """What makes these the messages on record, where nobody else saved in between."""
+        """Return the changes that make these the recorded messages, if nobody else saved in between."""
         # A state is saved whole: the later of two would undo what the earlier one said.
         if self._known not in (None, self._states.at.get(_NAME, -1)):
             told = f"the state of {self.session_id} was saved elsewhere since it was loaded here"
@@ -136,7 +136,7 @@ def _said(state: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _thread(state: dict[str, Any]) -> list[str]:
-    """Where a state has its messages: an agent in its context, a team with its manager."""
+    """Return the path to a state's messages: an agent's in its context, a team's with its manager."""
     if isinstance(state.get("llm_context"), dict) and "messages" in state["llm_context"]:
         return ["llm_context", "messages"]
     for name, agent in (state.get("agent_states") or {}).items():
@@ -153,7 +153,7 @@ def _with(state: Any, place: list[str], value: Any) -> Any:
 
 
 def _message(unit: Unit) -> dict[str, Any]:
-    """What an assistant gets of others' messages, in the form of its context."""
+    """Return a message of others for an assistant, in the form of its context."""
     return cast("dict[str, Any]", unit.fresh) if unit.own else _spelt(unit.item["role"], unit.blocks)
 
 

@@ -243,7 +243,7 @@ class Model:
         return made
 
     def is_like(self, message: BaseMessage) -> bool:
-        """Whether a message is as this one is."""
+        """Return whether a message equals this one."""
         one, other = self._message, message
         return bool(one.__dict__ == other.__dict__ and one.__pydantic_extra__ == other.__pydantic_extra__)
 
@@ -345,7 +345,7 @@ FORM = Form("langchain/1", _tell, _rebuild)
 
 
 def messages_of(units: list[Unit]) -> list[BaseMessage]:
-    """What a chain gets: its own messages as they came, those of others with ids that name their events."""
+    """Return the messages for a chain: its own unchanged, those of others with ids that name their events."""
     told = ([from_item(unit.fresh)] if unit.own else told_by_others(unit) for unit in units)
     return [message for messages in told for message in messages]
 

@@ -47,14 +47,14 @@ class _History(MessageHistory):
         return answered(super().read())
 
     def status(self, unit: Unit) -> MessageStatus:
-        """Whether a message, which was read, has been put away."""
+        """Return whether a message that was read has been archived."""
         told = unit.item.get("status") if unit.own else None
         archived = cast("_ArchivedChat", self.units).archived
         is_archived = told == _ARCHIVED or not archived.isdisjoint(unit.seqs[:1])
         return MessageStatus.ARCHIVED if is_archived else MessageStatus.ACTIVE
 
     def of_status(self, units: list[Unit], status: MessageStatus | None) -> list[Unit]:
-        """Those of the messages that have a status (None: all)."""
+        """Return the messages that have a status (None: all)."""
         return [unit for unit in units if status is None or self.status(unit) == status]
 
     def delete(self, choose: Callable[[list[Unit]], Sequence[Unit]]) -> list[ChatMessage]:
@@ -70,7 +70,7 @@ class _History(MessageHistory):
 
 
 class _OnChats(BaseModel):
-    """What both stores have in common."""
+    """The base of both stores."""
 
     _library: Holdfast = PrivateAttr()
     _of: Recent[str, _History] = PrivateAttr()
@@ -156,7 +156,7 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
         return [message_of(unit) for unit in found]
 
     async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
-        """How many messages of a key have a status (None: all)."""
+        """Return how many messages of a key have a status (None: all)."""
         return len(await self.get_messages(key, status))
 
     async def add_message(self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE) -> None:
@@ -251,7 +251,7 @@ def _next_status(message: ChatMessage, archived: list[ChatMessage]) -> MessageSt
 
 
 def _put(known: list[Unit], messages: list[ChatMessage]) -> Change:
-    """What makes these the messages; those that it begins with stay as they are."""
+    """Return the changes that make these the messages; a common beginning stays as it is."""
     same = alike(map(message_of, known), messages)
     return known[same:], [as_item(message) for message in messages[same:]]
 
@@ -278,7 +278,7 @@ def as_item(message: ChatMessage) -> dict[str, Any]:
 
 
 def message_of(unit: Unit) -> ChatMessage:
-    """What a memory gets: its own messages as they came, what others said in its form."""
+    """Return the message for a memory: its own unchanged, those of others in its form."""
     if unit.own:
         item = unit.fresh
         item.pop("status", None)  # what a memory did with it is no part of it

@@ -166,7 +166,7 @@ def durable(tool: FunctionTool, *, session: HoldfastSession, unknown: Unknown = 
 
 
 def _plain_output(output: Any) -> Any:
-    """What the runner would make of an output that is no JSON is its text."""
+    """Return an output as the runner would: one that is not JSON becomes its text."""
     from pydantic_core import to_jsonable_python
 
     return to_jsonable_python(output, fallback=str)
@@ -190,7 +190,7 @@ def _as_map(item: Any) -> dict[str, Any]:
 
 
 def _items(voiced: list[Unit]) -> list[dict[str, Any]]:
-    """What the runner gets: its own items as they came, what others said in its form."""
+    """Return the items for the runner: its own unchanged, those of others in its form."""
     told = ([unit.fresh] if unit.own else to_dialect([unit.item], _DIALECT) for unit in voiced)
     return [item for items in told for item in items]
 

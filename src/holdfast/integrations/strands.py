@@ -52,7 +52,7 @@ class _AgentSession(units.Units):
         self.mixed: set[str | None] = set()  # the runs in which others said something as well
         self.session: dict[str, Any] | None = None
         self.states: dict[tuple[str, str], dict[str, Any]] = {}
-        """What is on record of agents (``agent``) and of groups of them (``multi_agent``)."""
+        """The recorded state of agents (``agent``) and of groups of agents (``multi_agent``)."""
 
     def _add(self, unit: units.Unit) -> None:
         super()._add(unit)
@@ -306,7 +306,7 @@ class _DurableTool(AgentTool):
 
     @property
     def tool_spec(self) -> Any:
-        """What the model is told of the tool."""
+        """Return the description of the tool for the model."""
         return self._inner.tool_spec
 
     @property
@@ -393,7 +393,7 @@ _LOST = "Tool was interrupted."  # as Strands itself says it
 
 
 def as_messages(events: list[Event]) -> list[dict[str, Any]]:
-    """What others recorded as messages; neighbours of one side are one message."""
+    """Return events of others as messages; neighbours of one side are one message."""
     made: list[dict[str, Any]] = []
     for event in events:
         if event.type == "system":

@@ -36,7 +36,7 @@ class CrashState:
     """(inode, bytes) by path; the bytes of a directory are None."""
     acknowledged: tuple[Any, ...]
     after: int
-    """How many effects had happened."""
+    """The number of effects before it."""
     cut: tuple[int, int] | None = None
     """If the last write was cut: after how many of how many bytes."""
 
@@ -76,7 +76,7 @@ class CrashState:
 
 
 class _Medium:
-    """What is safe on the disk, and what is not yet."""
+    """The contents of the disk: what is safe, and what is not yet."""
 
     def __init__(self, image: Image, settled: Collection[str] = ()) -> None:
         self.settled: set[int] = set()
@@ -308,7 +308,7 @@ def _every_cut(medium: _Medium, inode: int, step: int) -> Iterator[tuple[bytes, 
 
 
 def _tree(entries: Entries, contents: dict[int, bytes]) -> Paths:
-    """Everything that can be reached from the top, by path."""
+    """Return everything that can be reached from the top, by path."""
     paths: Paths = {}
     todo = [("", ROOT)]
     while todo:
@@ -335,7 +335,7 @@ def _replaced(paths: Paths, names: Names, inode: int, content: bytes) -> Paths:
 
 
 def sampled_power_loss(image: Image, effects: list[Effect], chance: Random) -> CrashState:
-    """What is left when the power goes after all these effects.
+    """Return what is left when the power goes after all these effects.
 
     The names that were not synced are there up to any one of them; of each file some of the writes
     that were not synced, the last of them cut at any byte, or zeros up to the new size.

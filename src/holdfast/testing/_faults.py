@@ -128,7 +128,7 @@ class DeferredStore(MemoryStore):
         return result
 
     def take_one(self) -> bool:
-        """Whether one more append reaches the store."""
+        """Return whether one more append reaches the store."""
         with self.guard:
             if self.fail_after is None:
                 return True
@@ -162,7 +162,7 @@ class DeferredLog(MemoryLog):
         super().replace(chunks, epoch)
 
     def size(self) -> int:
-        """What is stored and what is waiting: a log reads what was appended through it."""
+        """Return the size of stored and waiting bytes: a log reads its own appends."""
         return super().size() + len(self.unsaved())
 
     def unsaved(self) -> bytes:

@@ -86,11 +86,11 @@ class SimDisk(Disk):
 
     @property
     def open_count(self) -> int:
-        """How many descriptors are open: none may be left when everything is closed."""
+        """Return how many descriptors are open: none may be left when everything is closed."""
         return len(self._open)
 
     def effects_count(self) -> int:
-        """How many calls changed something so far, acknowledgements included."""
+        """Return how many calls changed something so far, including acknowledgements."""
         return len(self._effects)
 
     def effects(self) -> list[crash.Effect]:

@@ -64,7 +64,7 @@ Step = Say | AskForTool | Together | Fail
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a client sent: the provider, the messages in its form, and the whole body."""
+    """A request of a client: the provider, the messages in its form, and the whole body."""
 
     provider: str
     messages: list[Body]
@@ -122,7 +122,7 @@ class ScriptedModel:
         self.stop()
 
     def next_step(self, request: Request) -> Step:
-        """What to answer; a script that has come to its end says so."""
+        """Return the next step of the answer; a finished script says so."""
         with self._lock:
             # Also a refused one is kept, so that a test can tell what was wrong.
             self.requests.append(request)
@@ -242,11 +242,11 @@ class _Wire(ABC):
     """The member of a request that has it; a system prompt may be apart."""
 
     def serves(self, path: str) -> bool:
-        """Whether a request to this path is for this provider."""
+        """Return whether a request to this path is for this provider."""
         return path.partition("?")[0].endswith(self.path)
 
     def is_streamed(self, path: str, body: Body) -> bool:
-        """Whether the client wants the answer piece by piece."""
+        """Return whether the client wants the answer piece by piece."""
         return bool(body.get("stream"))
 
     def messages(self, body: Body) -> list[Body]:

@@ -112,7 +112,7 @@ def encode_log(events: Sequence[Event]) -> bytes:
 
 
 def damaged_bytes(log: bytes, max_accidents: int = 3) -> SearchStrategy[bytes]:
-    """What a log may look like after something went wrong with it; sometimes as it was."""
+    """Return logs with random damage, sometimes without any."""
 
     @st.composite
     def build(draw: DrawFn) -> bytes:

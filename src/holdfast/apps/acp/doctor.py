@@ -1,4 +1,4 @@
-"""What an agent really can do: everything it announces is tried, and what it does not announce."""
+"""Check what an agent can actually do: every capability is tried, announced or not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Capability(msgspec.Struct):
 
 
 class Examination(msgspec.Struct):
-    """What was found."""
+    """The findings about an agent."""
 
     command: list[str]
     agent: dict[str, Any] = {}

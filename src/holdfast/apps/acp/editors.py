@@ -32,7 +32,7 @@ EDITORS = {
 
 
 class EditorPlan(NamedTuple):
-    """What would be written, and where."""
+    """The planned change of a settings file."""
 
     path: str
     name: str
@@ -42,7 +42,7 @@ class EditorPlan(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to write."""
+        """Return whether there is anything to write."""
         return self.before != self.after
 
 
@@ -58,7 +58,7 @@ def command_line(agent: list[str], store: str | None) -> list[str]:
 
 
 def plan(editor: str, command: list[str], *, name: str, path: str | None = None) -> EditorPlan:
-    """What would be written. Raises InvalidData for settings that cannot be read."""
+    """Return the change to make. Raises InvalidData for settings that cannot be read."""
     if editor not in EDITORS:
         told = f"{editor!r} is no editor whose settings can be written"
         raise UsageError(told, remedy=f"One of {', '.join(EDITORS)}; the page on the ACP proxy has others.")
@@ -83,7 +83,7 @@ def write(plan: EditorPlan) -> str | None:
 
 
 def default_name(agent: list[str]) -> str:
-    """What an entry is called in the editor's menu."""
+    """Return the name of an entry in the editor's menu."""
     if not agent:
         return "Holdfast"
     words = [word for word in agent if not word.startswith("-")]
@@ -109,7 +109,7 @@ _decoder = json.JSONDecoder()
 
 
 def read_settings(text: str) -> dict[str, Any]:
-    """What the settings say. Raises InvalidData if they are no object."""
+    """Parse the settings. Raises InvalidData if they are not an object."""
     if not text.strip():
         return {}
     try:

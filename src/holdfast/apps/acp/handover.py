@@ -114,7 +114,7 @@ class Undone(NamedTuple):
 
 
 def undone(call: Mapping[str, Any], stage: Stage, cwd: Any) -> Undone:
-    """What a model has to know of a call, given the data of its ``tool_call``.
+    """Return what a model must know of an unfinished call, given the data of its ``tool_call``.
 
     Enough to look whether it took effect: the command or the input, and in which folder.
     """
@@ -141,7 +141,7 @@ def _command(given: Mapping[str, Any], names: Iterable[str]) -> str:
 
 
 def interruption_note(calls: Iterable[Undone], seen: str) -> str:
-    """What the agent has to know of a turn that never ended: what ran, and what the user saw."""
+    """Return the note for the agent about a turn that never ended: what ran, and what the user saw."""
     parts = ["[Note of the session keeper, not of the user. Your last turn was cut off."]
     calls = list(calls)
     for stage, sentence in _UNDONE.items():
@@ -244,7 +244,7 @@ CONVERSATION = frozenset(_CHUNKS | {"tool_call", "tool_call_update", "plan"})
 
 
 class Waits(NamedTuple):
-    """How long an agent may take, in seconds."""
+    """Time limits for an agent, in seconds."""
 
     resume_s: float = 30.0
     load_s: float = 120.0
@@ -303,7 +303,7 @@ async def attach(
 
 
 async def _replays(channel: Channel, before: int, waits: Waits) -> bool:
-    """Whether anything of a replay comes: some answer first and replay then; silence after that means nothing."""
+    """Return whether a replay arrives: some agents answer first and replay then; silence after that means no replay."""
     patience = time.monotonic() + waits.quiet_s * 4
     while channel.swallowed == before and time.monotonic() < patience:  # noqa: ASYNC110 - rare and short
         await asyncio.sleep(waits.quiet_s / 10)
@@ -311,7 +311,7 @@ async def _replays(channel: Channel, before: int, waits: Waits) -> bool:
 
 
 class Missing(NamedTuple):
-    """What the agent's own record of a conversation lacks."""
+    """The parts of a conversation that are missing from the agent's own record."""
 
     is_all: bool  # all of it, not only the end
     is_told: bool  # whether it is told for that; the words of a turn that was cut off are told with that news

@@ -64,21 +64,21 @@ class AgentLink:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs and has been greeted."""
+        """Return whether the agent runs and has been initialised."""
         return self._process is not None and self._process is self._greeted
 
     @property
     def can(self) -> Frame:
-        """What it says that it can do."""
+        """Return the capabilities that the agent announces."""
         return rpc.object_in(self.hello, "agentCapabilities")
 
     def advertises(self, name: str) -> bool:
-        """Whether it says that it can list, resume, fork, close or delete sessions."""
+        """Return whether the agent announces that it can list, resume, fork, close or delete sessions."""
         return rpc.member(self.can, "sessionCapabilities", name) is not None
 
     @property
     def name(self) -> str:
-        """What it calls itself."""
+        """Return the agent's name for itself."""
         return rpc.text_in(self.hello, "agentInfo", "name") or "agent"
 
     async def greet(self, params: Frame) -> Frame:
@@ -254,14 +254,14 @@ class Breaker:
 
     @property
     def wait_s(self) -> float:
-        """How long nothing is to be tried; 0.0 if an attempt may be made, after whose failure the rest begins again."""
+        """Return how long to wait before an attempt; 0.0 if one may be made now, whose failure restarts the pause."""
         if self.failures < self._failures_max:
             return 0.0
         return max(0.0, self._failed_at + self._rest_s - self._clock())
 
     @property
     def pause_s(self) -> float:
-        """How long to pause before the next attempt: nothing at first, then twice as long each."""
+        """Return how long to pause before the next attempt: nothing at first, then twice as long each time."""
         return 0.0 if not self.failures else _PAUSE_S * 2 ** (self.failures - 1)
 
     def failed(self) -> None:

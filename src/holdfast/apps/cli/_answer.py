@@ -31,7 +31,7 @@ _CLOSE = frozenset([("tool", "tool"), ("tool", "change"), ("lines", "lines")])
 
 
 class Theme(NamedTuple):
-    """How things are drawn: in colours or not, on a dark or a light ground."""
+    """The appearance of output: with colours or without, for a dark or a light background."""
 
     colour: bool = True
     dark: bool = True
@@ -252,7 +252,7 @@ class AnswerView:
         self._calls.clear()
 
     def end(self) -> None:
-        """It is over: what comes next is set apart."""
+        """End the answer: set what follows apart."""
         with self._lock:
             self.settle()
             if self._last:

@@ -134,7 +134,7 @@ unseen_option = partial(click.Option, expose_value=False)  # one that the functi
 
 
 class App:
-    """What every verb gets: where to write, and the store that was asked for."""
+    """The context of every verb: its output, and the store to use."""
 
     def __init__(self, place: str | None = None, told: Flags | None = None) -> None:
         told = told or Flags()
@@ -142,7 +142,7 @@ class App:
         self.verb = ""
         self.takes_wait = False
         self.wait_ms: int | None = None
-        """How long to wait for a session that another process has; None for as settings say."""
+        """How long to wait for a session that another process has; None to use the settings."""
         self.as_json = told.as_json
         self._may_page = told.pager
         self.out = standard_output(told.colour)
@@ -177,7 +177,7 @@ class App:
         return id[:_NEW_CHARS] if is_new and len(short) < _NEW_CHARS else short
 
     def name(self, key: str, *, is_new: bool = False) -> Span:
-        """What a session is called on the screen, by its id or its key; the whole key of anything else."""
+        """Return the name of a session for the screen, by its id or its key; the whole key of anything else."""
         id = key.removeprefix("sessions/")
         return Span(id if "/" in id else self.short(id, is_new=is_new), "name")
 
@@ -191,7 +191,7 @@ class App:
 
     @property
     def can_ask(self) -> bool:
-        """Whether somebody sits there who reads a question and can answer it."""
+        """Return whether a person can be asked a question here."""
         return sys.stdin.isatty() and self.err.is_terminal
 
     def close(self) -> None:
@@ -453,7 +453,7 @@ def fail(app: App, error: BaseException) -> int:
 
 # What was asked for whatever the verb: known even if the rest of the command line is wrong.
 class Flags(NamedTuple):
-    """How things are to be told."""
+    """The output options of the command line."""
 
     as_json: bool = False
     colour: str | None = None

@@ -172,7 +172,7 @@ class Chat:
             self.app.out.line()
 
     def confirm(self, question: str) -> bool:
-        """Whether the user says yes; without a terminal nobody does."""
+        """Return whether the user says yes; without a terminal the answer is no."""
         return self.is_terminal and self._ask(f"{question} [y/N] ").lower() in ("y", "yes")
 
     def choose(self, question: str, rows: list[Choice]) -> int | None:
@@ -254,7 +254,7 @@ class Chat:
             self.app.err.line()
 
     def _reader(self) -> Callable[[str], str]:
-        """How a message is read at a terminal."""
+        """Return the function that reads a message at a terminal."""
         if not self.draws:
             return ReadlinePrompt(self._history, [f"/{name}" for name in COMMANDS]).read
         from holdfast.apps.cli._prompt import PromptReader
@@ -278,7 +278,7 @@ class Chat:
         return line if len(line) <= columns else line[: columns - 1] + "…"
 
     def _read_context(self) -> int:
-        """How many tokens the last answer and all that the model read for it had."""
+        """Return the number of tokens of the last answer and its whole context."""
         if self.session_id is None:
             return 0
         last = self.app.library.events(self.session_id, types=["assistant"], reverse=True, limit=1)
@@ -344,17 +344,17 @@ class Chat:
 
 
 def _may_draw(app: App, wishes: Wishes) -> bool:
-    """Whether a terminal may be drawn on: not for a screen reader, nor with NO_COLOR unless --color says so."""
+    """Return whether to draw on the terminal: not for a screen reader, nor with NO_COLOR unless --color says so."""
     return not wishes.plain and (not os.environ.get("NO_COLOR") or app.out.colour in ("always", "never"))
 
 
 def _is_light() -> bool:
-    """Whether the terminal says that its ground is light, as some do: ``COLORFGBG=0;15``."""
+    """Return whether the terminal reports a light background, as some do: ``COLORFGBG=0;15``."""
     return os.environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
 
 
 def _last_turn(app: App, session: Session) -> int:
-    """Where the last thing that a person said stands in the log."""
+    """Return where the last message of a person is in the log."""
     for event in app.library.events(session.id, types=["user"], reverse=True):
         if is_asked(event):
             return event.seq

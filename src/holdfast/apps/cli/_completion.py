@@ -1,4 +1,4 @@
-"""What a shell offers where an id, a tag or another name of the store is due.
+"""Shell completion of ids, tags and other names of the store.
 
 Each answer is looked up in the store's catalogue and made harmless first: a shell puts it onto the
 command line, and shows the titles beside it. Whatever fails, nothing is offered.

@@ -22,7 +22,7 @@ EXIT_INTERRUPTED = 130  # what shells give for Ctrl-C
 
 
 class Failure(NamedTuple):
-    """What the user is told; an empty message for nothing."""
+    """The message for the user; an empty one prints nothing."""
 
     message: str
     remedy: str

@@ -24,7 +24,7 @@ class Flow:
         self._word = ""
 
     def feed(self, text: str) -> str:
-        """What can be shown now."""
+        """Return the text that can be shown now."""
         shown = []
         for part in _SPACES.split(text):
             if part in (" ", "\n", "\t"):
@@ -34,7 +34,7 @@ class Flow:
         return "".join(shown)
 
     def rest(self) -> str:
-        """What is still held back, and then the end of the line if one is open."""
+        """Return the text still held back, and then the end of an open line."""
         shown = self._end_word()
         is_open, self._column = self._column > 0, 0
         return shown + "\n" * is_open

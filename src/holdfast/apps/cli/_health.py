@@ -1,4 +1,4 @@
-"""How a store is: each thing that is looked at, and what to do where it is not as it should be."""
+"""The health of a store: each check, and the remedy if it fails."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NAMED_MAX = 5
 
 
 def place_and_reason(app: App) -> tuple[str, str]:
-    """Where the store is, and what said so."""
+    """Return where the store is, and which setting chose it."""
     if app.place is not None:
         return app.place, "given with --store"
     settings = configuration()
@@ -106,7 +106,7 @@ def _check_reach(library: Holdfast) -> answers.Check:
 
 
 def _check_durability(library: Holdfast) -> answers.Check:
-    """What a crash can cost."""
+    """Report what a crash can cost."""
     able, chosen = library.store.capabilities, configuration().get("durability", "barriers")
     if not able.survives_kill:
         return answers.Check("durability", WARNING, "none: what is recorded ends with the program")
@@ -174,7 +174,7 @@ def _check_sessions(library: Holdfast, *, compare: bool) -> Iterator[answers.Che
 
 
 def _check_catalogue(library: Holdfast, *, compare: bool) -> answers.Check:
-    """How finding works; nothing that is wrong here can lose anything."""
+    """Check the catalogue; nothing that is wrong here can lose anything."""
     health = library.catalog_health(check=compare)
     known = counted(health.sessions, "session")
     path = getattr(library.store, "path", None)
@@ -196,7 +196,7 @@ def _check_catalogue(library: Holdfast, *, compare: bool) -> answers.Check:
 
 
 def _check_writers(library: Holdfast, rows: list[SessionMetadata]) -> answers.Check:
-    """Who has sessions open, and who left one open and is gone. Neither is wrong."""
+    """Report who has sessions open, and who died with one open. Neither is wrong."""
     open_now = [row.session_id for row in rows if row.open]
     left = [name for row in rows if not row.open and (name := _left_by(library, row))]
     found = [f"open now: {', '.join(open_now)}"] if open_now else []
@@ -219,7 +219,7 @@ def _left_by(library: Holdfast, row: SessionMetadata) -> str:
 
 
 def _check_keys(library: Holdfast) -> answers.Check:
-    """Whether what is sealed can be opened, as far as it was looked at."""
+    """Check whether sealed sessions can be opened, as far as they were examined."""
     if not library.store.has_keys:
         return answers.Check("keys", GOOD, "none set; what is sealed stays closed, and new ones are open")
     closed = list(library.keys.check().items())

@@ -42,11 +42,11 @@ class Held:
         self.encoding = getattr(stream, "encoding", "utf-8")
 
     def isatty(self) -> bool:
-        """Whether it is a terminal that is written for in the end."""
+        """Return whether the output finally goes to a terminal."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """That of the stream itself."""
+        """Return the descriptor of the stream itself."""
         return self._stream.fileno()
 
     def write(self, text: str) -> int:

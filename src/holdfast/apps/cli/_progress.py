@@ -1,4 +1,4 @@
-"""How far long work has come: on a terminal only, and gone when it is done."""
+"""Progress of long operations: on a terminal only, and removed when they are done."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Meter:
             self._is_shown = False
 
     def _parts(self, done: int, total: int, now: float) -> list[str]:
-        """What is to be said, the most important first."""
+        """Return the parts of the line, most important first."""
         share = min(done / total, 1.0) if total > 0 else 0.0
         count = f"{size(done)} of {size(total)}" if self._in_bytes else f"{done:,}/{total:,}"
         began, before = self._marks[0]
@@ -79,7 +79,7 @@ class Meter:
 
 
 def _fitting(parts: list[str], room: int) -> str:
-    """Those of the parts that a line has room for; what it is and how far come first."""
+    """Return the parts that fit on a line; the operation and its progress come first."""
     what, share, bar, count, *more = parts
     # A line that is broken by the terminal could not be taken away by one carriage return.
     for chosen in ([what, bar, share, count, *more], [what, share, count, *more[:1]], [what]):

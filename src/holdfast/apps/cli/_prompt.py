@@ -45,7 +45,7 @@ _MENU_ROWS = 8
 
 
 class PromptReader:
-    """What people say, one message at a time: Enter sends, Alt-Enter makes a line, a paste is one message."""
+    """The input line, one message at a time: Enter sends, Alt-Enter starts a new line, a paste is one message."""
 
     def __init__(
         self, history: InputHistory, commands: Mapping[str, str], status: Callable[[], str], *, colour: bool
@@ -98,7 +98,7 @@ def _sign() -> FormattedText:
 
 @Condition
 def _completes() -> bool:
-    """Whether a command or a file is being typed: only then is room kept for a menu."""
+    """Return whether a command or a file is being typed: only then is space reserved for a menu."""
     text = get_app().current_buffer.document.text_before_cursor
     return text.startswith("/") or text.rpartition(" ")[2].startswith("@")
 
@@ -128,7 +128,7 @@ def pick(question: str, rows: Sequence[Choice], *, colour: bool) -> int | None:
 
 
 class _Picker:
-    """What is shown of the rows: those that have what was typed, as many as fit, one of them chosen."""
+    """The visible rows of a choice: those that match the typed text, as many as fit, with one chosen."""
 
     def __init__(self, question: str, rows: Sequence[Choice]) -> None:
         self._question = question

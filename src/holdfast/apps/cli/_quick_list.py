@@ -46,7 +46,7 @@ _STYLES |= dict.fromkeys(("failed", "damaged", "too_new", "unreadable"), "bad")
 
 
 def session_cells(row: SessionMetadata | Listed, now: int, id: str, mark: str = "") -> list[Piece]:
-    """What the columns say of a session at a time, by its short id, with a mark before it."""
+    """Return the cells of a session at a time, by its short id, with a mark before it."""
     state = row.status if row.state == "ok" else row.state
     if state == "idle" and row.archived:
         state = "archived"
@@ -64,7 +64,7 @@ def session_cells(row: SessionMetadata | Listed, now: int, id: str, mark: str = 
 
 
 def older(count: int) -> Span:
-    """That there are so many more than a list shows."""
+    """Return the note that this many more exist than a list shows."""
     return Span(f"and {counted(count, 'older session')}; use --all to show all", "faint")
 
 
@@ -75,7 +75,7 @@ _NS_PER_MS = 1_000_000
 
 
 class _Words:
-    """What a command line asks for, as far as it is a plain list."""
+    """The options of a command line that asks for a plain list."""
 
     store: str | None = None
     colour: str | None = None
@@ -169,12 +169,12 @@ def _is_limit(value: str | None) -> bool:
 
 
 def _is_plain(stream: TextIO | None) -> bool:
-    """Whether this takes every character."""
+    """Return whether the stream accepts every character."""
     return stream is not None and stream.encoding.lower() == "utf-8"
 
 
 def _text(words: _Words, found: Newest) -> str | None:
-    """What is shown on standard output; None if a pager has to show it."""
+    """Return the text for standard output; None if a pager has to show it."""
     held = StringIO()
     out = standard_output(words.colour)
     out.pass_through(held)
@@ -189,7 +189,7 @@ def _text(words: _Words, found: Newest) -> str | None:
 
 
 def _has_room(text: str) -> bool:
-    """Whether the screen holds it, so that no pager is needed."""
+    """Return whether the text fits on the screen, so that no pager is needed."""
     # The same rule as that of the pager, so that both ways page the same lists.
     columns, lines = os.get_terminal_size(sys.stdout.fileno())
     if not columns:
@@ -198,7 +198,7 @@ def _has_room(text: str) -> bool:
 
 
 def _length(line: str) -> int:
-    """How many characters a line has, without those that only colour it."""
+    """Return the number of visible characters of a line."""
     first, *others = line.split("\x1b[")
     return len(first) + sum(len(other.partition("m")[2]) for other in others)
 

@@ -31,7 +31,7 @@ _FORCING = ("FORCE_COLOR", "CLICOLOR_FORCE")
 
 
 def wants_colour(choice: str | None, *, is_terminal: bool, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether to colour: by ``--color``, else as NO_COLOR, FORCE_COLOR and CLICOLOR ask for.
+    """Return whether to use colours: by ``--color``, else by NO_COLOR, FORCE_COLOR and CLICOLOR.
 
     A variable that is empty says nothing, and `0` takes back what FORCE_COLOR asks for. Without
     any of them only a terminal has colours.
@@ -63,7 +63,7 @@ class Screen(Canvas):
 
     @property
     def columns(self) -> int:
-        """How many characters fit on a line: those of the terminal, or what a page can hold."""
+        """Return how many characters fit on a line of the terminal, or of a page."""
         return _columns(self._stream) if self.is_terminal else _PAGE_COLUMNS
 
     def stream(self, text: str) -> None:
@@ -164,7 +164,7 @@ class Screen(Canvas):
 
 
 class ByteSink:
-    """Where the bytes of a document go. A terminal gets no character that it could obey."""
+    """The output for the bytes of a document. A terminal gets no control characters."""
 
     def __init__(self, stream: TextIO, *, is_json: bool, is_terminal: bool) -> None:
         self._stream = stream

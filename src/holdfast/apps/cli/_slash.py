@@ -142,13 +142,13 @@ def _search(chat: Chat, rest: str) -> None:
 
 
 def _asked(chat: Chat) -> list[Event]:
-    """What the user said in this session, newest first."""
+    """Return the user's messages in this session, newest first."""
     said = chat.app.library.events(_session(chat).id, types=["user"], reverse=True)
     return [event for event in said if is_asked(event)]
 
 
 def is_asked(event: Event) -> bool:
-    """Whether a message began a turn: not one of an agent to another, nor a word to an agent at work."""
+    """Return whether a message began a turn: not one from agent to agent, nor a message to a working agent."""
     return not is_child(event) and event.data.get("synthetic") is not True and event.data.get("steer") is None
 
 

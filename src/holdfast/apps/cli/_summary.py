@@ -27,7 +27,7 @@ _MARKS = {"call": "→ ", "result": "← ", "failure": "✗ ", "note": "· "}
 
 
 def print_header(app: App, row: SessionMetadata, shown: str | None = None) -> None:
-    """What the session is: title, times, sizes, place, and which part of it is ``shown``."""
+    """Print the details of a session: title, times, sizes, place, and which part of it is ``shown``."""
     now = now_ms()
     app.out.line(Span(row.title or "(no title)", "strong"))
     tokens = f"{row.total_tokens:,}" if row.total_tokens else ""
@@ -70,7 +70,7 @@ def print_conversation(
     errors: bool = False,
     is_over: bool = True,
 ) -> None:
-    """Everything that was said and done in the order of the log, or only the last steps, or those that are wanted.
+    """Print the conversation in the order of the log, or only the last or the selected steps.
 
     ``row``: the session, for a header. ``is_over``: nobody works on it any more, so a call without a result will get
     none. Raises NotFound for a turn that is not there, before anything is printed.
@@ -116,7 +116,7 @@ def _of_turn(steps: Iterable[PairedEntry], turn: int) -> Iterator[PairedEntry]:
 
 
 def print_around(app: App, events: Iterable[Event], at: int, *, full: bool, lost_from: int | None) -> None:
-    """What was said at an event, marked and whole, with a few entries before and after it."""
+    """Print the entry of an event, marked and in full, with a few entries before and after it."""
     # In one pass with a few entries held: a log may be larger than memory.
     before: deque[Entry] = deque(maxlen=_AROUND + 1)
     after: list[Entry] = []
@@ -166,7 +166,7 @@ def _print_entry(app: App, entry: Entry, *, full: bool, mark: str = "") -> None:
 
 
 def _print_result(app: App, step: PairedEntry, *, full: bool) -> None:
-    """What a call brought, right below it, and how long it took."""
+    """Print the result of a call right below it, with its duration."""
     if (result := step.result) is None:
         return
     took = f"  {latency(step.took_ms)}" if step.took_ms else ""

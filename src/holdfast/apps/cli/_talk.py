@@ -50,7 +50,7 @@ class Talker:
         self.app = app
         self._view: AnswerView | None = None
         self.typing: Typing | None = None
-        """What is typed while an answer comes; None where nobody types."""
+        """The input typed during an answer; None without a terminal."""
         watch(app.library, has_screen=True)
         self._make_maker = partial(_maker, app, wishes, permission, self._warn)
         self._maker = self._make_maker(wishes.model)
@@ -224,7 +224,7 @@ _SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?]*[@-~]|O.|[^\x1b])", re.DOTALL)
 
 
 class Typing:
-    """What is typed while an answer comes: a line is a word to the agent, Escape stops the step under way for it.
+    """Input during an answer: a line is a message to the agent, Escape stops the current step for it.
 
     A command, and what the agent cannot hear any more, is ``held`` for after the answer; ``begun`` is a line that was
     not finished by then. Without ``keys`` the terminal has a line until Enter and shows it itself.

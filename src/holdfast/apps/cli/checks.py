@@ -1,4 +1,4 @@
-"""How the store is: verify, repair, reindex, doctor."""
+"""Checks of the store: verify, repair, reindex, doctor."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def doctor_verb(app: App) -> int:
 
 
 def versions() -> dict[str, str | None]:
-    """What runs here."""
+    """Return the versions in use."""
     found: dict[str, str | None] = {
         "holdfast": VERSION,
         "format": str(FORMAT_VERSION),

@@ -43,12 +43,12 @@ def tui_verb(app: App, /, *, session: str | None, **wishes: Any) -> None:
 
 
 def has_terminal() -> bool:
-    """Whether someone sits at all three streams: the app draws on standard error."""
+    """Return whether all three streams are terminals: the app draws on standard error."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def is_installed() -> bool:
-    """Whether the library that the app is made with is there."""
+    """Return whether the library of the app is installed."""
     from importlib.util import find_spec
 
     return find_spec("textual") is not None
@@ -107,7 +107,7 @@ def web_verb(app: App, *, port: int, host: str, no_open: bool, **wishes: str | N
 
 
 def has_display() -> bool:
-    """Whether a browser would have a screen to open on."""
+    """Return whether a browser has a screen to open on."""
     if sys.platform == "darwin":
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

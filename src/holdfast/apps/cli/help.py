@@ -89,7 +89,7 @@ def man_verb(app: App, words: tuple[str, ...], *, install: bool) -> None:
 
 
 def _shown(page: str) -> bool:
-    """Whether the system's own program could show it."""
+    """Return whether the system's own program could show the page."""
     try:
         import subprocess
 

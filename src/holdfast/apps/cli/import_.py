@@ -144,7 +144,7 @@ class _Importing:
         return report
 
     def tell(self, report: ImportReport) -> None:
-        """What came in, and what did not."""
+        """Print what was imported, and what was not."""
         if self._app.as_json:
             from holdfast.library.answers.store import ImportedSessions
 
@@ -165,7 +165,7 @@ class _Importing:
         self._app.err.line(told + (" (nothing was recorded)" if self._dry_run else ""))
 
     def _tell_tools(self, sessions: Sequence[ImportedSession]) -> None:
-        """Where there are many, how many came of each tool; one by one they are in the list."""
+        """Print how many sessions came from each tool, if there are many; single ones are in the list."""
         counts: dict[str, Counter[str]] = {}
         for row in sessions:
             found = counts.setdefault(row.tool, Counter())

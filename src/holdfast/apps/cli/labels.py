@@ -1,4 +1,4 @@
-"""What people call a session, and what they protect: its title, its tags, its pin."""
+"""Names and protection of sessions: title, tags, pin."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ _WORDS = (
 
 
 class Suggestion(NamedTuple):
-    """What a model would call a session."""
+    """The title and tags that a model suggests."""
 
     title: str | None
     tags: list[str]

@@ -186,7 +186,7 @@ def _cells(row: SessionMetadata, now: int, short: Mapping[str, str], mark: str, 
 
 
 def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> None:
-    """Where nothing or not everything is shown, say why."""
+    """Say why nothing, or not everything, is shown."""
     if rows and rows.has_more and app.out.is_terminal:
         more = Span("and more; use --all to show all", "faint")
         app.err.line(more if filtered else older(app.library.catalog_health().sessions - len(rows)))
@@ -263,7 +263,7 @@ def watch_sessions(app: App, ask: Callable[[], Page], draw: Callable[[Sequence[S
 
 
 def _changes(app: App, known: dict[str, SessionMetadata], rows: Sequence[SessionMetadata]) -> Iterator[Change]:
-    """What is not as it was, the oldest first."""
+    """Yield the changes, oldest first."""
     now = {row.session_id for row in rows}
     for id, row in known.items():
         # One that only gave way to newer ones on the page is still there.

@@ -97,7 +97,7 @@ def _one(app: App, id: str, table: str | None) -> None:
 
 
 def _width(app: App) -> int:
-    """How wide charts may be: what COLUMNS says, else the terminal, else a page."""
+    """Return the width of charts: COLUMNS, else the terminal's, else a page's."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given):
         return int(given)

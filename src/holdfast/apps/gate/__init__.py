@@ -1,1 +1,1 @@
-"""What every HTTP app of ours puts before itself: who may come in, how much, and what goes out."""
+"""Access checks and limits of every HTTP app: who may connect, how much they may send, and what goes out."""

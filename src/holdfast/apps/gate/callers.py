@@ -1,4 +1,4 @@
-"""Who may ask: names that this server has, and pages that it made itself.
+"""Checks of callers: host names of this server, and pages that it made itself.
 
 A page anywhere on the web can send requests to a server on this machine. ``HostCheck`` refuses
 those for which a foreign name was made to point here (DNS rebinding), ``OriginCheck`` those that
@@ -30,7 +30,7 @@ _PREFLIGHT = (
 
 
 def same_secret(given: str, known: str) -> bool:
-    """Whether two secrets are the same, in a time that tells nothing about where they differ."""
+    """Return whether two secrets are equal, in a time that does not depend on where they differ."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode("utf-8", "replace"))
 
 
@@ -83,7 +83,7 @@ class OriginCheck:
             await self._app(scope, receive, send)
 
     async def _app_of_another_page(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
-        """What a page that may come asks for; the browser shows it the answer if it says so."""
+        """Serve an allowed page of another origin; the browser shows it the answer if the headers permit it."""
 
         async def send_shown(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -113,7 +113,7 @@ class OriginCheck:
 
 
 def _is_own(origin: str, host: str | None) -> bool:
-    """Whether an origin is the address that was asked; which of the two schemes a proxy knows."""
+    """Return whether an origin is the requested address; only a proxy knows which of the two schemes applies."""
     scheme, _, netloc = origin.partition("://")
     return scheme in {"http", "https"} and bool(host) and netloc.lower() == (host or "").lower()
 

@@ -1,4 +1,4 @@
-"""How much may come: bytes of a body, and requests of one client."""
+"""Limits on the bytes of a body and on the requests of one client."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class BodyLimit:
 
 @dataclass
 class _Limits:
-    """What all requests share; ``held`` is how many bytes of bodies are in memory."""
+    """The state that all requests share; ``held`` is how many bytes of bodies are in memory."""
 
     part_s: float
     together_max: int
@@ -73,7 +73,7 @@ class _Limits:
 
 
 class _TooMuch(Exception):
-    """What an application meets when it reads on after a limit."""
+    """Raised to an application that reads on after a limit."""
 
 
 class _Counted:
@@ -96,7 +96,7 @@ class _Counted:
         self.is_over = False
 
     def is_ambiguous(self) -> bool:
-        """Whether two headers disagree about where the body ends: a proxy before us might see another request there."""
+        """Return whether two headers disagree about the end of the body: a proxy might see another request there."""
         both = (b"content-length", b"transfer-encoding")
         if any(header(self._scope, name) is None for name in both):
             return False

@@ -58,7 +58,7 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """What it is called in the description and in the audit log."""
+        """Return the name for the description and the audit log."""
         parts = [part for part in self.path.split("/") if part and part != "v1"]
         words = [part.strip("{}") if "{" in part else part for part in parts]
         return "_".join([self.method.lower(), *words]).replace(".", "_")
@@ -66,7 +66,7 @@ class Endpoint:
 
 @dataclass
 class Call:
-    """What the code behind an endpoint gets."""
+    """The arguments of the code behind an endpoint."""
 
     service: Service
     hf: Holdfast
@@ -83,7 +83,7 @@ class Call:
 
     @property
     def space(self) -> str:
-        """Where the client is."""
+        """Return the space of the client."""
         assert self.token is not None
         return self.token.space
 

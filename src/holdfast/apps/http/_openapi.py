@@ -18,7 +18,7 @@ INPUT = "/input"  # where the WebSocket is
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong, as RFC 9457 has it, with a stable code and what to do about it."""
+    """An error as described in RFC 9457, with a stable code and a remedy."""
 
     type: str
     title: str

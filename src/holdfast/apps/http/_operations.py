@@ -1,4 +1,4 @@
-"""Everything that can be asked over HTTP: what is done for it, and the table that says so."""
+"""The operations of the HTTP API: their code, and the table that describes them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def list_sessions(call: Call) -> SessionPage:
 
 
 def search(call: Call) -> answers.SearchHits:
-    """What was said, best first."""
+    """Return the matching events, best first."""
     asked = call.query
     by_event = {"role": asked.role, "tool": asked.tool, "limit": asked.limit}
     return answers.SearchHits(hits=call.hf.search(asked.q, asked.session_id, **_narrowing(asked), **by_event))
@@ -248,7 +248,7 @@ def _derived(call: Call, wanted: str | None) -> str | None:
 
 
 def _is_made(call: Call, id: str | None) -> bool:
-    """Whether an earlier request with the same key made it. Raises Conflict if another one did."""
+    """Return whether an earlier request with the same key created it. Raises Conflict if another one did."""
     if id is None or not call.hf.exists(id):
         return False
     if call.key is None:
@@ -257,7 +257,7 @@ def _is_made(call: Call, id: str | None) -> bool:
 
 
 def _made(call: Call, make: Callable[[str | None], str]) -> SessionMade:
-    """What ``make`` makes of the session of the path, once for a key. Raises NotFound, Conflict."""
+    """Create a session with ``make`` from the one in the path, once for a key. Raises NotFound, Conflict."""
     id = _derived(call, call.body.new_id)
     if not call.hf.exists(call.id):
         raise NotFound(f"there is no session {call.id}", session_id=call.id)
@@ -266,12 +266,12 @@ def _made(call: Call, make: Callable[[str | None], str]) -> SessionMade:
 
 # The table: one row for each thing that can be asked.
 async def _health(_: Call) -> Response:
-    """Whether the process is there: it is, since it answers."""
+    """Report that the process is running, which its answer shows."""
     return Response(b'{"status":"ok","version":"%s"}' % VERSION.encode(), media_type=JSON)
 
 
 def _ready(call: Call) -> ServerHealth:
-    """Whether requests can be served. Raises Refused."""
+    """Return whether requests can be served. Raises Refused."""
     try:
         call.hf.store.check()
     except HoldfastError as error:
@@ -280,7 +280,7 @@ def _ready(call: Call) -> ServerHealth:
 
 
 async def _metrics(call: Call) -> Response:
-    """How the whole service does, for Prometheus."""
+    """Return the metrics of the whole service, for Prometheus."""
     return Response(await call.service.metrics(), media_type=CONTENT_TYPE)
 
 

@@ -1,4 +1,4 @@
-"""What is asked, as types: code and description read the same ones."""
+"""The types of requests, shared by the code and the description."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Seconds = Annotated[float, msgspec.Meta(ge=-(10**11), le=10**12, description="U
 
 
 class _Given(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a client gives: a name that nobody knows is a mistake, and said to be one."""
+    """The base of request bodies: an unknown name is an error that names it."""
 
 
 class _Naming(_Given, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class ListAsked(_Given, frozen=True, kw_only=True):
 
 
 class Search(_Given, frozen=True, kw_only=True):
-    """What to search."""
+    """The parameters of a search."""
 
     q: _Text
     session_id: Id | None = None
@@ -108,7 +108,7 @@ class Export(_Given, frozen=True, kw_only=True):
 
 
 class Import(_Given, frozen=True, kw_only=True):
-    """What the bytes are."""
+    """The format of the imported bytes."""
 
     format: _Text = "auto"
 
@@ -165,7 +165,7 @@ class Resuming(_Naming, frozen=True, kw_only=True):
 
 
 class MergeRequest(_Naming, frozen=True, kw_only=True):
-    """What of another session comes in."""
+    """The parts of another session to merge."""
 
     other: Id
     turns: Literal["all", "summary"] | list[int] = "all"
@@ -175,7 +175,7 @@ class MergeRequest(_Naming, frozen=True, kw_only=True):
 
 
 class Labels(_Given, frozen=True, kw_only=True):
-    """What is to change; what is left out stays."""
+    """The labels to change; omitted ones stay."""
 
     title: _Text | None = None
     add_tags: list[_Text] = []
@@ -190,7 +190,7 @@ class Hold(_Given, frozen=True, kw_only=True):
 
 
 class TurnRequest(_Given, frozen=True, kw_only=True):
-    """What the agent is asked; null to go on with what was interrupted."""
+    """The prompt for the agent; null to continue what was interrupted."""
 
     prompt: str | list[dict[str, Any]] | None = None
     resume_token: _Text | None = None
@@ -198,14 +198,14 @@ class TurnRequest(_Given, frozen=True, kw_only=True):
 
 
 class WordGiven(_Given, frozen=True, kw_only=True):
-    """What the agent is to hear while it works; with ``interrupt`` the step under way is stopped for it."""
+    """A message for the agent while it works; with ``interrupt`` the current step is stopped for it."""
 
     text: _Text
     interrupt: bool = False
 
 
 class ApprovalRequest(_Given, frozen=True, kw_only=True):
-    """Whether a tool may run, and for how long that counts."""
+    """Whether a tool may run, and the scope of the approval."""
 
     approved: bool
     scope: Literal["once", "session", "always"] = "once"
@@ -253,6 +253,6 @@ class TokenGiven(_Given, frozen=True, kw_only=True):
 
 
 class SignalGiven(_Given, frozen=True, kw_only=True):
-    """What the calls that wait for the event get as their result."""
+    """The result for the calls that wait for the event."""
 
     value: Any = None

@@ -1,4 +1,4 @@
-"""What all requests share: the store, its spaces and tokens, open sessions and turns."""
+"""The state that all requests share: the store, its spaces and tokens, open sessions and turns."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Service:
             raise Refused(503, "stopping", "the server is being stopped", "Ask again in a moment.")
 
     async def admit(self, connection: HTTPConnection) -> Token:
-        """Who is asking. Raises Refused (401, 429)."""
+        """Return the token of the caller. Raises Refused (401, 429)."""
         given = _given_token(connection)
         find = self.tokens.find
         # Nearly always known; only once in a while is the store asked, and never on the event loop.
@@ -91,7 +91,7 @@ class Service:
             raise Refused(429, "too_many", "these are too many requests", wait_s=wait)
 
     async def is_still_good(self, token: Token) -> bool:
-        """Whether a token still counts: streams outlive revocations otherwise."""
+        """Return whether a token is still valid: otherwise streams would outlive revocations."""
         ask = self.tokens.is_good
         return ask(token.id) if self.tokens.is_fresh else await self.threads.run(ask, token.id)
 
@@ -121,7 +121,7 @@ class Service:
             figures.observe("holdfast_http_request_seconds", seconds, endpoint.name)
 
     async def metrics(self) -> str:
-        """What Prometheus gets; of the spaces, those in use are looked at."""
+        """Return the metrics for Prometheus; only the spaces in use are read."""
         libraries = [self.hf, *self.spaces.in_use]
         return await self.threads.run(self._metrics_text, libraries)
 

@@ -63,7 +63,7 @@ EVENTS: dict[str, type[msgspec.Struct]] = {
     "server.stopping": answers.ServerStopping,
     "error": ProblemTold,
 }
-"""What the server sends, and what belongs to it."""
+"""The messages from the server, and their payloads."""
 
 _PROTOCOL = "holdfast"
 _MADE = re.compile(r"[0-9a-hjkmnp-tv-z]{26}\Z", re.ASCII)
@@ -74,7 +74,7 @@ _NAMES = {"piece": "agent.piece", "done": "agent.response"}
 
 
 class Input(msgspec.Struct, frozen=True):
-    """What a client sends; which fields count depends on the type. Plain text is ``user_input``."""
+    """A message from a client; which fields count depends on the type. Plain text is ``user_input``."""
 
     type: str = "user_input"
     input: Any = None
@@ -199,7 +199,7 @@ class _Input:
             await self._take(message)
 
     async def _greeting(self) -> answers.Connected:
-        """What a client that comes back wants to know first."""
+        """Return the first message for a client that connects or reconnects."""
         id = self._id
         async with self._service.spaces.use(self._token.space) as hf:
             found = await self._service.threads.run(lambda: hf.info(id) if hf.exists(id) else None)
@@ -304,7 +304,7 @@ class _Input:
             await asyncio.sleep(0.2)  # nothing is on record yet
 
     async def _user_input(self, given: Any) -> None:
-        """What a user says: answered by the agent, or, without one, put on record."""
+        """Let the agent answer a user message, or record it if there is no agent."""
         if given is None or (isinstance(given, str) and not given.strip()):
             return
         if not isinstance(given, str):

@@ -113,7 +113,7 @@ class BoundedThreads:
         self._waiting = 0
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """What ``work`` gives. Raises what it raises, and Refused (503) when too many wait."""
+        """Run ``work`` in a thread and return its result. Raises its errors, and Refused (503) when too many wait."""
         # Refused at once and not queued: the client can tell, and try another server.
         if self._waiting >= self._waiting_max:
             raise Refused(503, "busy", "the server has too much to do", "Try again later.")

@@ -116,7 +116,7 @@ class Following:
         self._bell.clear()
 
     def _look(self, hf: Holdfast) -> list[EventRecord] | None:
-        """What is new; None when the session is gone."""
+        """Return the new events; None when the session is gone."""
         if not hf.exists(self._id):
             return None
         if self._follower is None:

@@ -51,7 +51,7 @@ class RunningTurns:
 
     @property
     def can_answer(self) -> bool:
-        """Whether there is a model."""
+        """Return whether there is a model."""
         return self._kit is not None
 
     def begin(self, space: str, id: str, wish: TurnRequest, *, key: str | None = None) -> HostedTurn:
@@ -204,7 +204,7 @@ def shown(one: Waiting, about: str = "") -> ToolQuestion:
 
 
 def heard(turn: HostedTurn) -> AsyncIterator[Message]:
-    """What a turn tells from now on, as clients get it."""
+    """Yield the messages of a turn from now on, in the form for clients."""
     # Listened to at once: a generator would begin only with its first item, and miss the rest.
     return _shown(turn.key[1], turn.listen())
 

@@ -107,7 +107,7 @@ def _method_refused(headers: dict[str, str]) -> Response:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    """What starlette refuses by itself: paths and methods that there are not."""
+    """Answer requests that starlette refuses by itself: unknown paths and methods."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 405:
         return _method_refused(dict(getattr(error, "headers", None) or {}))

@@ -44,7 +44,7 @@ def widest_scope(text: str) -> str:
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of a token; times are Unix milliseconds."""
+    """The record of a token; times are Unix milliseconds."""
 
     id: str
     space: str
@@ -56,7 +56,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     label: str = ""
 
     def may(self, scope: Scope) -> bool:
-        """Whether it allows what a scope allows."""
+        """Return whether the token includes a scope."""
         if METRICS_SCOPE in (self.scope, scope):
             return self.scope == scope
         return SCOPES.index(self.scope) >= SCOPES.index(scope)
@@ -67,7 +67,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.label or f"token {self.id}"
 
     def is_good(self, now: int) -> bool:
-        """Whether it counts at that time."""
+        """Return whether the token is valid at that time."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
@@ -126,11 +126,11 @@ class TokenBook:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the next question is answered without asking the store."""
+        """Return whether the next lookup is answered without reading the store."""
         return self._known is not None and self._clock() - self._known[0] <= _KNOWN_FOR_S
 
     def find(self, given: str) -> Token | None:
-        """What is kept of a token that counts now; None for any other text."""
+        """Return the record of a valid token; None for any other text."""
         mark, _, rest = given.partition("_")
         id, _, secret = rest.partition("_")
         token = self._by_id().get(id)
@@ -140,7 +140,7 @@ class TokenBook:
         return token if good else None
 
     def is_good(self, id: str) -> bool:
-        """Whether a token that was let in would still be: for what goes on for long."""
+        """Return whether an admitted token is still valid, for long-running requests."""
         token = self._by_id().get(id)
         return token is not None and token.is_good(now_ms())
 

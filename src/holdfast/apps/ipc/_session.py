@@ -33,7 +33,7 @@ Say = Callable[[str, Struct], Awaitable[None]]
 
 
 class Current:
-    """What one connection asks for is done here, one query at a time.
+    """The current session of one connection, with one query at a time.
 
     The session is opened for writing with the first query, and given back with the connection or
     with another session. ``load`` alone takes nothing from anybody.
@@ -136,7 +136,7 @@ class Current:
 
     # -- the inbox, of all sessions ----------------------------------------------------------
     async def waiting(self, wish: messages.WaitingList) -> Struct:
-        """What sessions wait for."""
+        """List the open requests of sessions."""
         return OpenQuestions(waiting=await asyncio.to_thread(self._hf.waiting, wish.agent, wish.session_id))
 
     async def answer(self, wish: messages.WaitingAnswer) -> Struct:

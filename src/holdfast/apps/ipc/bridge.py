@@ -226,7 +226,7 @@ _CLIENTS_MAX = 128
 
 
 def default_address() -> str:
-    """Where the socket of this user is, unless another place is asked for."""
+    """Return the default address of this user's socket."""
     # Not the stand-in for it in /tmp, which anyone could have made before.
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(runtime) and os.path.isdir(runtime):

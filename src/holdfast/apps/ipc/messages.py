@@ -30,7 +30,7 @@ _Said = Annotated[str, Meta(extra_json_schema={"pattern": r"\S"})]
 
 
 class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was asked for; fields that are not known here are left alone."""
+    """The base of requests; unknown fields are ignored."""
 
 
 class Hello(Wish, frozen=True):
@@ -61,7 +61,7 @@ class ToolApprove(Wish, frozen=True):
     """Lets a tool run, or not."""
 
     tool_id: str
-    """As in tool_request_approval."""
+    """The tool_id of tool_request_approval."""
     approved: bool
     scope: Scope = "once"
     """For how long an approval counts; once if it is left out."""
@@ -104,7 +104,7 @@ class SessionExport(Wish, frozen=True):
 
 
 class WaitingList(Wish, frozen=True):
-    """What sessions wait for, the oldest first."""
+    """List the open requests of sessions, oldest first."""
 
     agent: str | None = None
     session_id: str | None = None
@@ -119,7 +119,7 @@ class WaitingAnswer(Wish, frozen=True):
     args: dict[str, Any] | None = None
     """All arguments of the call, with edit."""
     result: Any = None
-    """What stands for the result of the tool, with result."""
+    """The value to use as the result of the tool, with result."""
     because: str | None = None
     scope: Scope = "once"
 
@@ -133,7 +133,7 @@ class Operation(NamedTuple):
     answer: str
     gives: type[msgspec.Struct]
     told: str = ""
-    """What the answer says, where its struct does not say it."""
+    """The description of the answer, if its struct has none."""
 
 
 _STOPPED = "Whether there was something to stop. The query itself is answered with an error of the code cancelled."
@@ -251,12 +251,12 @@ def _reference(name: str) -> dict[str, Any]:
 
 # -- errors ------------------------------------------------------------------------------------
 def refusal(rpc_code: int, code: str, message: str, remedy: str = "") -> RpcError:
-    """What a request that cannot be served is answered with, in either way of talking."""
+    """Return the answer to a request that cannot be served, for both message formats."""
     return RpcError(rpc_code, message, {"code": code, "remedy": remedy})
 
 
 def as_refusal(error: Exception) -> RpcError:
-    """What a request that ended with this error is answered with."""
+    """Return the answer to a request that ended with this error."""
     if isinstance(error, RpcError):
         if isinstance(error.data, dict) and "code" in error.data:
             return error
@@ -272,7 +272,7 @@ def failure(error: Exception) -> answers.Outcome:
 
 
 def told_refusal(error: RpcError, request: str | None = None) -> answers.RefusedRequest:
-    """What is told of an error, and of which request."""
+    """Return the error message, with the request that it belongs to."""
     return answers.RefusedRequest(
         request=UNSET if request is None else request,
         code=str(error.data["code"]),
@@ -289,7 +289,7 @@ def busy() -> RpcError:
 
 # -- sessions ----------------------------------------------------------------------------------
 def session_info(found: SessionMetadata) -> answers.SessionBrief:
-    """What is told of a session: a title only if there is one, moments always in UTC."""
+    """Return the entry of a session in a list: a title only if there is one, times always in UTC."""
     return answers.SessionBrief(
         session_id=found.session_id,
         title=UNSET if found.title is None else found.title,

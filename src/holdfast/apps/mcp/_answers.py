@@ -1,4 +1,4 @@
-"""What other agents are told of sessions: bounded in size, and harmless to show.
+"""The results for MCP clients: limited in size, and harmless to show.
 
 Nothing here knows the protocol. Texts of sessions are records of what people, models and tools said; control
 characters are made visible, and what is longer than there is room for is cut, with the way to the rest.
@@ -190,7 +190,7 @@ def recall_state(hf: Holdfast, id: str, *, at: int | None) -> Answer:
 
 
 def summarise(hf: Holdfast, id: str) -> Answer:
-    """What a session was about, from its own words and figures; no model is asked."""
+    """Summarise a session from its own text and figures, without a model."""
     row, state, course = hf.info(id), hf.state(id), hf.timeline(id)
     turns = course.turns
     told = turns if len(turns) <= _TURNS_MAX else [turns[0], *turns[-_TURNS_MAX + 1 :]]
@@ -304,7 +304,7 @@ def fork(hf: Holdfast, session_id: str, *, at: int | None, title: str | None) ->
 
 # -- the inbox ---------------------------------------------------------------------------------
 def list_waiting(hf: Holdfast, agent: str | None, session: str | None) -> dict[str, Any]:
-    """What sessions wait for."""
+    """List the open requests of sessions."""
     found = [msgspec.structs.replace(one, token=None) for one in hf.waiting(agent, session)]
     return {"waiting": _bounded(msgspec.to_builtins(found))}
 

@@ -230,7 +230,7 @@ def _refused_resource(error: HoldfastError, text: str) -> Exception:
 
 @contextmanager
 def _told(refused: Callable[[HoldfastError, str], Exception] = lambda _, text: ToolError(text)) -> Iterator[None]:
-    """What Holdfast refuses is told as an error that the protocol knows."""
+    """Turn errors of Holdfast into errors of the protocol."""
     try:
         yield
     except HoldfastError as error:

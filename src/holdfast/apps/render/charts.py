@@ -90,7 +90,7 @@ def curves(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_sa
 def _scale(
     values: Sequence[float], start: float, end: float, *, space: float = 0.0
 ) -> tuple[Callable[[float], float], list[float]]:
-    """Where a value stands between two places, and the powers of ten around all of them."""
+    """Return the position of a value between two places, and the powers of ten around all values."""
     low = math.floor(math.log10(min(values)) - space)
     high = max(math.ceil(math.log10(max(values)) + space), low + 1)
 

@@ -19,7 +19,7 @@ _LINES_MAX = 8
 
 
 def kept_value(kind: str, value: Any) -> str:
-    """What a variable, a memory entry or a todo holds, in words; a todo by its status."""
+    """Return the value of a variable, a memory entry or a todo as text; a todo by its status."""
     if kind != "todo" or not isinstance(value, dict):
         return as_text(value)
     told = [value.get("status"), value.get("priority")]
@@ -27,7 +27,7 @@ def kept_value(kind: str, value: Any) -> str:
 
 
 def print_comparison(page: Canvas, found: Comparison, *, full: bool, name: Callable[[str], str] = str) -> None:
-    """Where the two parted, their turns side by side, and in what else they differ; sessions by their ``name``."""
+    """Print where two sessions parted, their turns side by side, and other differences; sessions by their ``name``."""
     _print_sides(page, found, name)
     if found.same:
         page.line("Nothing differs.")
@@ -68,7 +68,7 @@ def _heading(page: Canvas, text: str) -> None:
 
 
 def _halves(pair: TurnPair) -> tuple[Half, Half]:
-    """What was asked, what was done and what was answered, one below the other."""
+    """Return the question, the work and the answer of each side, one below the other."""
     a, b = pair.a, pair.b
     answers = (a.answer if a else "", b.answer if b else "")
     same = answers[0] == answers[1]
@@ -130,7 +130,7 @@ _ALIKE_MIN = 0.3  # of texts that share less, marks would be everywhere
 
 
 class Half(NamedTuple):
-    """What stands on one side: a label in front of the first line, and texts with their styles."""
+    """One side of a comparison: a label in front of the first line, and texts with their styles."""
 
     label: str
     texts: Sequence[Span]

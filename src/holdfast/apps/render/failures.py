@@ -1,4 +1,4 @@
-"""What people are told when something goes wrong: a sentence, and what to do about it."""
+"""Error messages for people: a sentence and a remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class FailureText(NamedTuple):
 
 
 def told(error: BaseException, *, waits: bool = False) -> FailureText:
-    """What to say about an exception, whatever it is, to someone who can wait with ``--wait``."""
+    """Return the message for any exception, for someone who can wait with ``--wait``."""
     if isinstance(error, Locked) and error.remedy == Locked.remedy:
         # Its own remedy is about Python calls.
         wait = ", or wait with --wait" if waits else ""
@@ -34,7 +34,7 @@ def told(error: BaseException, *, waits: bool = False) -> FailureText:
 
 
 def strangers_hint(library: Holdfast) -> tuple[str, str]:
-    """What to say of a store that is the folder of another system, and what to do; else nothing."""
+    """Return a message and a remedy for a store that is the folder of another system; else empty texts."""
     place = library.foreign.strangers()
     if place is None:
         return "", ""

@@ -67,7 +67,7 @@ def markdown(text: str, *, dark: bool = True) -> RenderableType:
 
 
 def harmless_lines(renderable: RenderableType, width: int) -> list[list[Segment]]:
-    """What Rich makes of something, in lines of about ``width`` columns, without power over a terminal."""
+    """Render with Rich, in lines of about ``width`` columns, without sequences that control the terminal."""
     options = _console().options.update(width=max(width, 1), height=None)
     return [_harmless(line) for line in _console().render_lines(renderable, options, pad=False)]
 
@@ -85,7 +85,7 @@ def _unlinked(style: Style | None) -> Style | None:
 
 
 def _is_language(name: str) -> bool:
-    """Whether the name behind a fence is seen in how the code looks."""
+    """Return whether the name after a fence changes how the code looks."""
     from rich.syntax import Syntax
 
     return not name.strip() or Syntax("", name.strip()).lexer is not None

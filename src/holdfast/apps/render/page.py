@@ -1,4 +1,4 @@
-"""What people read, line by line: words with a style each, and tables, onto whatever shows them.
+"""Text output line by line: styled words and tables, for any target.
 
 Here text is neutralised, so nothing that a session holds can leave its cell.
 """
@@ -65,11 +65,11 @@ class Canvas(ABC):
     @property
     @abstractmethod
     def columns(self) -> int:
-        """How many characters fit on a line."""
+        """Return how many characters fit on a line."""
 
     @abstractmethod
     def _ready(self) -> Ink:
-        """What lays the text out, ready to write."""
+        """Return the layout engine, ready to write."""
 
     def line(self, *pieces: Piece, hang: int = 0) -> None:
         """One line; what a terminal has no room for goes on below, ``hang`` columns indented."""
@@ -330,7 +330,7 @@ def fit(columns: list[Column], rows: list[list[Span]], width: int) -> tuple[list
 
 
 def _lack(columns: list[Column], natural: list[int], kept: list[int], width: int) -> int:
-    """How much is missing to give every column what it needs to be readable."""
+    """Return how much is missing to give every column the width it needs to be readable."""
     needed = (
         min(natural[index], columns[index].least) if columns[index].flexible else natural[index] for index in kept
     )
@@ -342,7 +342,7 @@ def _heading(column: Column) -> Span:
 
 
 def cells(text: str) -> int:
-    """How many columns of a terminal a text takes, without what cannot be seen of it."""
+    """Return how many columns of a terminal a text takes, without invisible characters."""
     if text.isascii() or is_narrow(text):
         return len(text)
     from rich.cells import cell_len
@@ -351,7 +351,7 @@ def cells(text: str) -> int:
 
 
 def is_narrow(text: str) -> bool:
-    """Whether each character takes one column, as far as that is known without a table of widths.
+    """Return whether each character takes one column, as far as that is known without a table of widths.
 
     Those below the first that adds itself to another one do, and dashes, quotes, the ellipsis, arrows, ≤ and ≥, and
     what lines and bars are drawn with.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.session import Waiting
 
 ANSWERED = {"allow": "Allowed", "edit": "Allowed with your arguments", "result": "Answered", "deny": "Denied"}
-"""What is told of an answer, by its decision."""
+"""The word for an answer, by its decision."""
 _LINES_MAX = 2_000
 _PATCHES = ("patch", "diff")
 _CONTENTS = ("content", "contents", "file_text", "text")
@@ -28,17 +28,17 @@ class QuestionView(NamedTuple):
     beside: dict[str, Any]
     """The arguments that are no part of the change, or all of them."""
     lines: list[str]
-    """What would change: each line begins with ``-``, ``+`` or a blank; ``…`` stands for some that are left out."""
+    """The lines of a diff: each begins with ``-``, ``+`` or a blank; ``…`` stands for omitted lines."""
     is_cut: bool = False
 
     @property
     def has_args(self) -> bool:
-        """Whether the arguments can be read here, and so be edited."""
+        """Return whether the arguments can be read here, and so be edited."""
         return isinstance(self.one.args, dict)
 
     @property
     def is_asked(self) -> bool:
-        """Whether a person is asked, and not the clock or somebody's webhook."""
+        """Return whether a person is asked, and not the clock or a webhook."""
         return self.one.kind not in ("time", "event")
 
 

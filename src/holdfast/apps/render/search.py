@@ -1,4 +1,4 @@
-"""What a search found, session by session; words that several sessions share are told once."""
+"""Search results, session by session; a text that several sessions share is shown once."""
 
 from __future__ import annotations
 

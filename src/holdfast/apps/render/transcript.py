@@ -39,7 +39,7 @@ def body(entry: Entry) -> str:
 
 
 def is_long_winded(entry: Entry) -> bool:
-    """Whether an entry is of a kind that is shown shortened at first."""
+    """Return whether an entry is of a kind that is shown shortened at first."""
     return entry.kind not in ("user", "assistant", "system") and entry.state == "whole"
 
 
@@ -86,7 +86,7 @@ def family(hf: Holdfast, id: str, most: int) -> tuple[list[SessionMetadata], boo
 
 
 class ForkOrigin(NamedTuple):
-    """Where a session came from beside its parent: the last event they share, and what else was merged into it."""
+    """The origin of a session besides its parent: the last event they share, and the sessions merged into it."""
 
     at: int | None = None
     merged: str | None = None

@@ -1,4 +1,4 @@
-"""What is done to a session: each asks if it must, works in a thread, and can be undone."""
+"""Actions on a session: each asks if necessary, works in a thread, and can be undone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LOOK_S = 0.2
 
 
 class ActionResult(NamedTuple):
-    """What came of an action: what is told of it, and how it is undone. ``undo`` may block."""
+    """The result of an action: its message, and how to undo it. ``undo`` may block."""
 
     told: str
     undo: Callable[[], str] | None = None

@@ -215,7 +215,7 @@ class SessionsApp(KeyOrder):
 
     @property
     def durability(self) -> str:
-        """What becomes of what is said, in words."""
+        """Return in words how safely the store keeps what is said."""
         able = self.library.store.capabilities
         if not able.stores:
             return "nothing is kept"

@@ -376,7 +376,7 @@ class ConversationView(LineView):
             self.call_after_refresh(self._break_anew)
 
     def watch_show_vertical_scrollbar(self) -> None:
-        """It takes its room from the lines, without a change of size."""
+        """Re-lay the lines: the scrollbar takes its space from them without a resize event."""
         self.on_resize()
 
     def _break_anew(self) -> None:
@@ -414,7 +414,7 @@ def _grown(last: LogChunk | None, new: list[Event]) -> list[LogChunk]:
 
 
 class ConversationPane(Vertical):
-    """Whose conversation it is, what was said, and the line to talk in; what is sent goes on as Input.Submitted."""
+    """The head of a conversation, its entries, and the input line; submitted text goes on as Input.Submitted."""
 
     DEFAULT_CSS = """
     ConversationPane #heading {
@@ -446,7 +446,7 @@ class ConversationPane(Vertical):
         self._line.remove_class("-shown")
 
     def typed(self) -> str:
-        """What stands in the line, not sent yet."""
+        """Return the unsent text of the input line."""
         return self._line.value.strip() if self.is_line_open else ""
 
     def take_typed(self) -> None:

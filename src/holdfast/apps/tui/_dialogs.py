@@ -55,7 +55,7 @@ class _Dialog(ModalScreen[str | None]):
             yield from self.answers()
 
     def answers(self) -> ComposeResult:
-        """What stands below the question."""
+        """Yield the widgets below the question."""
         raise NotImplementedError
 
     def action_leave(self) -> None:
@@ -157,6 +157,6 @@ class Choose(Pick):
         yield SelectionList[str](*(Selection(content(label), key, initial_state=True) for key, label in self._choices))
 
     def action_accept(self) -> None:
-        """Those that are chosen now, in the order of the list."""
+        """Close with the chosen entries, in the order of the list."""
         chosen = set(self.query_one(SelectionList).selected)
         self.dismiss(" ".join(key for key, _ in self._choices if key in chosen))

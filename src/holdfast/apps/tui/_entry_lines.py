@@ -1,4 +1,4 @@
-"""What was said, as lines: Markdown with highlighted code, calls and results folded. Pure."""
+"""Transcript entries as lines: Markdown with highlighted code, calls and results folded. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIGNS = {"call": "→", "result": "←", "failure": "✗", "note": "·", "think
 
 
 class EntryLook(NamedTuple):
-    """What the drawing of an entry depends on beside the entry."""
+    """The parameters that the drawing of an entry depends on besides the entry."""
 
     width: int
     dark: bool = True
@@ -53,7 +53,7 @@ _STYLES = {
 
 
 def is_foldable(entry: Entry) -> bool:
-    """Whether an entry is shown as one line until someone asks for more."""
+    """Return whether an entry is shown as one line until it is unfolded."""
     return is_long_winded(entry) and bool(body(entry).strip())
 
 

@@ -81,7 +81,7 @@ class ListPane(Vertical):
 
     @property
     def summary(self) -> list[str]:
-        """How many sessions there are, in which order, and how far the fetching of all has come."""
+        """Return the number of sessions, their order, and the progress of fetching all of them."""
         count = len(self.sessions.rows)
         many = counted(max(self._total, count), "session")
         if self._asked.words or self._asked.fields:

@@ -174,7 +174,7 @@ _SPANS = {None: 7, 7: 30, 30: 90, 90: 365, 365: None}  # days, and the next long
 
 
 class StatsScreen(PageScreen[None]):
-    """What all sessions used: tokens, cost, activity, models, tools and topics."""
+    """The usage of all sessions: tokens, cost, activity, models, tools and topics."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "period", "Day, week, month"),
@@ -275,7 +275,7 @@ def _whole(text: str, style: str = "") -> RenderableType:
 
 
 class WaitingScreen(PageScreen[str | None]):
-    """What sessions wait for, and answers to it; gives the session that is to be read."""
+    """The open requests of sessions, with ways to answer them; returns the session to read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False, priority=True),
@@ -439,7 +439,7 @@ _KEYS = {
 
 
 class HelpScreen(ModalScreen[None]):
-    """What every key does, over whatever is shown."""
+    """The help for all keys, over the current screen."""
 
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }

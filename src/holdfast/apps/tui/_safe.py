@@ -41,7 +41,7 @@ def cut(text: str, width: int) -> str:
 
 
 def lay_out(renderable: RenderableType, width: int) -> list[Strip]:
-    """What Rich makes of something, in lines of at most ``width`` columns."""
+    """Render with Rich, in lines of at most ``width`` columns."""
     strips = (Strip(line) for line in harmless_lines(renderable, width))
     # A character that became visible may be wider than the one that was laid out.
     return [strip.crop(0, width) if strip.cell_length > width else strip for strip in strips]

@@ -41,7 +41,7 @@ class ListColumn(NamedTuple):
 
 
 def state_of(row: SessionMetadata) -> str:
-    """What there is to say about a session's state, in a word or two; nothing if it rests."""
+    """Return the state of a session in a word or two; empty if it is idle."""
     if row.state != "ok":
         return row.state.replace("_", " ")
     if row.status != "idle":

@@ -18,7 +18,7 @@ ORDERS = ("updated", "created", "title", "messages", "tokens", "cost", "size")
 
 
 class ListRequest(NamedTuple):
-    """What the list is to show."""
+    """The parameters of a list: filters and order."""
 
     words: tuple[str, ...] = ()
     fields: tuple[tuple[str, str], ...] = ()
@@ -26,7 +26,7 @@ class ListRequest(NamedTuple):
 
     @property
     def is_newest_first(self) -> bool:
-        """Whether it is the plain list, in which what is new comes to the top."""
+        """Return whether it is the plain list, in which new sessions come to the top."""
         return not (self.words or self.order)
 
     def filters(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class SessionPages:
         Thread(target=ask, name="holdfast-first-page", daemon=True).start()
 
     def at_hand(self, asked: ListRequest) -> tuple[list[SessionMetadata], Any] | None:
-        """What `first` would give, if it was asked ahead and is there by now. Never waits."""
+        """Return the result of `first` if it was prefetched and has arrived. Never waits."""
         ahead = self._ahead
         # One that failed is asked again in a thread, where its error is told.
         if ahead is None or not ahead.done() or ahead.exception() is not None:
@@ -99,7 +99,7 @@ class SessionPages:
         return self._library.catalog_health().sessions
 
     def foreign_tool(self) -> str | None:
-        """Whose sessions lie in the place of the store, if it has none of ours."""
+        """Return the tool whose sessions are in the place of the store, if it has none of its own."""
         place = self._library.foreign.strangers()
         return None if place is None else place.tool
 

@@ -125,7 +125,7 @@ class KeyBar(Widget):
 
 
 class _ShownKey(NamedTuple):
-    """What is shown for a key, what it does, and where that is done."""
+    """A key as shown, its action, and where that is handled."""
 
     shown: str
     does: str
@@ -139,7 +139,7 @@ SLOW_S = 0.4  # after which one is told that something is under way
 
 
 def is_there(node: DOMNode) -> bool:
-    """Whether a screen or widget is in use: mounted, and neither it nor the app is being left."""
+    """Return whether a screen or widget is in use: mounted, and neither it nor the app is being left."""
     return node.is_attached and node.is_running and not node._pruning  # noqa: SLF001 - no other way
 
 

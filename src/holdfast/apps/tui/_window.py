@@ -32,7 +32,7 @@ class LogChunk(NamedTuple):
     entries: list[Entry]
 
     def who(self, entry: Entry) -> str:
-        """Who says it; a call may be in an earlier chunk, an answer go on."""
+        """Return the speaker of an entry; its call may be in an earlier chunk, and an answer may continue."""
         return heading(entry, is_live=self.events[-1].type == "delta", first=self.first)
 
 
@@ -53,7 +53,7 @@ class PageReader:
         self.session_id = session_id
 
     def before(self, seq: int | None) -> LogChunk | None:
-        """What comes before an event (None: the end of the log), from the start of a turn on; None at the beginning."""
+        """Return the chunk before an event (None: the end of the log), from a turn's start; None at the beginning."""
         # Backwards, so that the end of a log of any length is there at once.
         events = self._library.events(self.session_id, stop=seq, reverse=True)
         found: list[Event] = list(islice(events, PAGE))
@@ -82,7 +82,7 @@ class PageReader:
         return self.after(start, PAGE + max(seq - start, 0))
 
     def new(self, seq: int) -> list[Event]:
-        """What was recorded from ``seq`` on; only the end of the log is read for it."""
+        """Return the events from ``seq`` on; only the end of the log is read for them."""
         found = list(self._library.events(self.session_id, start=seq, reverse=True))[::-1]
         return list(with_blobs(self._library, self.session_id, found))
 

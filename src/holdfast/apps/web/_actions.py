@@ -1,4 +1,4 @@
-"""What people do to sessions. Every one of these is a form that one of our own pages sent."""
+"""Actions of people on sessions. Each is a form that one of our own pages sent."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def act(request: Request) -> Response:
 
 
 async def merge(request: Request) -> Response:
-    """What two sessions did, in a new one."""
+    """Merge two sessions into a new one."""
     form = await form_of(request)
     hf = site_of(request).hf
     made = await asyncio.to_thread(
@@ -225,11 +225,11 @@ class Talks:
         self._root = os.getcwd()
 
     def is_running(self, session_id: str) -> bool:
-        """Whether an answer of that session is under way."""
+        """Return whether an answer of that session is in progress."""
         return self._host.turn(session_id) is not None
 
     def has_talked(self, session_id: str) -> bool:
-        """Whether an answer of that session was begun here."""
+        """Return whether an answer of that session was started here."""
         return session_id in self._newest
 
     def trouble(self, session_id: str) -> str:
@@ -242,7 +242,7 @@ class Talks:
         return str(error)[:500] or type(error).__name__
 
     def remedy(self, session_id: str) -> str:
-        """What to do about the failure of the last answer, as far as that is known."""
+        """Return the remedy for the failure of the last answer, if it is known."""
         error = self._error(session_id)
         return error.remedy if isinstance(error, HoldfastError) else ""
 

@@ -72,12 +72,12 @@ class ConversationPart(NamedTuple):
 
     @property
     def has_earlier(self) -> bool:
-        """Whether there is something before it."""
+        """Return whether anything precedes it."""
         return self.start > 0
 
     @property
     def is_end(self) -> bool:
-        """Whether nothing comes after it yet."""
+        """Return whether nothing follows it yet."""
         return self.stop > self.newest
 
 
@@ -116,7 +116,7 @@ def read_window(
 
 
 def read_tail(hf: Holdfast, id: str, start: int) -> Tail:
-    """What came from event ``start`` on. Raises NotFound."""
+    """Return the entries from event ``start`` on. Raises NotFound."""
     # From the end: if more came than a page holds, the newest are what is looked at.
     newest = list(hf.events(id, start=start, reverse=True, limit=_EVENTS_MAX))
     events = list(with_blobs(hf, id, reversed(newest)))
@@ -138,7 +138,7 @@ def media_of(event: Event) -> list[tuple[str, str, str]]:
 
 
 def _files(entry: Entry) -> Iterator[Media]:
-    """What a browser can show or keep: media that have their bytes with them."""
+    """Yield the media that a browser can show or save: those with their bytes."""
     for piece in entry.pieces:
         if isinstance(piece, Media) and isinstance(piece.source.get("data"), str):
             yield piece
@@ -150,7 +150,7 @@ def _parted(events: list[Event], seq: int) -> tuple[list[Event], list[Event]]:
 
 
 def _first_open(events: list[Event], start: int) -> int:
-    """Where what may still change begins: a stream without its message, a call without result."""
+    """Return where events that may still change begin: a stream without its message, a call without a result."""
     reader = Transcript(start)
     for event in events:
         reader.feed(event)

@@ -1,4 +1,4 @@
-"""What sessions wait for, and answers to it: a page over all of them, and a part of the page of each."""
+"""The open requests of sessions, and ways to answer them: a page for all, and a part of the page of each session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCOPES = {"allow": "once", "session": "session", "always": "always"}
 
 
 def questions_of(site: Site, id: str, status: str) -> list[QuestionView]:
-    """What one session waits for."""
+    """Return the open requests of one session."""
     return [view_of(one) for one in site.hf.waiting(session=id)] if status in ("waiting", "suspended") else []
 
 

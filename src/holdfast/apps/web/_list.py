@@ -52,7 +52,7 @@ _PLAIN_END = re.compile(r"\w\Z")
 
 
 class PageRequest(NamedTuple):
-    """What the list is to show, as the address of the page says it."""
+    """The parameters of a list, from the address of the page."""
 
     q: str = ""
     tag: str = ""
@@ -72,7 +72,7 @@ class PageRequest(NamedTuple):
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether some sessions may be left out."""
+        """Return whether some sessions may be left out."""
         return any(self[:6])
 
     def url(self, **changed: Any) -> str:
@@ -82,7 +82,7 @@ class PageRequest(NamedTuple):
         return f"/?{urlencode(given)}" if given else "/"
 
     def filters(self, now: dt.datetime) -> dict[str, Any]:
-        """What ``hf.list`` and ``hf.search`` are asked for."""
+        """Return the arguments for ``hf.list`` and ``hf.search``."""
         _, since, until = AGES[self.age]
         return {
             "tags": [tag.strip() for tag in self.tag.split(",") if tag.strip()],
@@ -147,7 +147,7 @@ def list_page(request: Request) -> Response:
 
 
 def trash_page(request: Request) -> Response:
-    """What was deleted and can be brought back."""
+    """Show the deleted sessions that can be restored."""
     return page(request, "trash.html", trashed=site_of(request).hf.trash.list()[:500])
 
 

@@ -1,4 +1,4 @@
-"""What every page has: the store, who looks at it, and how values become text."""
+"""The parts that every page shares: the store, the guest, and how values become text."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Guest:
         return notes
 
     def sent(self, form_token: str) -> bool:
-        """Whether a form came from a page that this guest was shown; takes the same time always."""
+        """Return whether a form came from a page that this guest was shown, in constant time."""
         return same_secret(form_token, self.form_token)
 
 
@@ -104,7 +104,7 @@ class Door:
             return value
 
     def guest(self, cookie: str | None) -> Guest | None:
-        """Whose cookie this is."""
+        """Return the guest with this cookie."""
         return self._guests.get(_digest(cookie)) if cookie else None
 
 
@@ -113,7 +113,7 @@ def _digest(secret: str) -> str:
 
 
 class PageStreams:
-    """How many pages follow something, and whether they are to end."""
+    """The number of pages that follow something, and whether they must end."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -157,7 +157,7 @@ def site_of(request: Request) -> Site:
 
 
 def guest_of(request: Request) -> Guest:
-    """Who asks; only guests come as far as a page."""
+    """Return the guest of a request; only guests reach a page."""
     guest: Guest = request.state.guest
     return guest
 
@@ -183,7 +183,7 @@ def page(request: Request, template: str, status: int = 200, /, **values: Any) -
 
 
 def going_on(site: Site, id: str, status: str, *, asks: bool) -> dict[str, str] | None:
-    """What is offered for an answer that did not come to its end: a word, and what it is about; else None.
+    """Return the offer for an unfinished answer: a word, and an explanation; else None.
 
     ``asks`` says that questions of it are open.
     """
@@ -198,7 +198,7 @@ def going_on(site: Site, id: str, status: str, *, asks: bool) -> dict[str, str] 
 
 
 def wants_part(request: Request) -> bool:
-    """Whether the script of our pages asks, which puts the answer into the page that is shown."""
+    """Return whether the script of our pages asks; it inserts the answer into the current page."""
     return request.headers.get("x-part") == "true"
 
 
@@ -252,7 +252,7 @@ def value_in_words(value: Any) -> str:
 
 
 def raw_in_words(value: Any) -> str:
-    """What JSON has no words for: a value that was recorded and cannot be decoded, as it is."""
+    """Return a text for a value that JSON cannot express: recorded bytes that cannot be decoded, as they are."""
     return bytes(value).decode("utf-8", "replace") if isinstance(value, msgspec.Raw) else str(value)
 
 

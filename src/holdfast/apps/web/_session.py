@@ -65,7 +65,7 @@ class TimelineRow(NamedTuple):
 
 
 def conversation_page(request: Request) -> Response:
-    """What was said, the newest last; or the part of it around one event."""
+    """Show the conversation, newest last, or the part of it around one event."""
     site, row = site_of(request), _row(request)
     at = _number(request, "at")
     window = read_window(site.hf, row.session_id, at=at, is_live=row.open)
@@ -84,7 +84,7 @@ def earlier_part(request: Request) -> Response:
 
 
 def tail_part(request: Request) -> Response:
-    """What came since the page was made."""
+    """Return the entries since the page was made."""
     row = _row(request)
     tail = read_tail(site_of(request).hf, row.session_id, _number(request, "from") or 0)
     return page(request, "part/tail.html", row=row, tail=tail)
@@ -337,7 +337,7 @@ def read_family(hf: Holdfast, id: str) -> Family:
 
 
 def _known(hf: Holdfast, id: str) -> SessionMetadata:
-    """What is known of a session; of one that is gone its id alone."""
+    """Return the row of a session; for one that is gone, its id alone."""
     try:
         return hf.info(id)
     except HoldfastError:
@@ -377,7 +377,7 @@ class Fact(NamedTuple):
 
 
 class FactChange(NamedTuple):
-    """What one fact was and is; ``kind`` is added, removed or changed."""
+    """The old and new value of one fact; ``kind`` is added, removed or changed."""
 
     part: str
     name: str
@@ -387,7 +387,7 @@ class FactChange(NamedTuple):
 
 
 def differences(before: State, after: State) -> list[FactChange]:
-    """What was added, removed and changed between two states, in the order of ``facts``."""
+    """Return the facts that were added, removed and changed between two states, in the order of ``facts``."""
     old = {fact[:2]: fact.value for fact in facts(before)}
     new = {fact[:2]: fact.value for fact in facts(after)}
     found = []

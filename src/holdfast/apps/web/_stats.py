@@ -1,4 +1,4 @@
-"""What sessions used, as charts and tables."""
+"""The usage of sessions, as charts and tables."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _stats(site: Site, days: int | None, by: str) -> Stats:
 
 
 def store_page(request: Request) -> Response:
-    """Where the store is and how it is."""
+    """Show where the store is and its condition."""
     site = site_of(request)
     return page(request, "store.html", checks=list(site.checks()), health=site.hf.catalog_health())
 

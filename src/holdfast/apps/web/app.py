@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from holdfast.session import Follower
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'"
-"""What our pages may load: their own scripts, styles and pictures, and nothing else."""
+"""The content policy of our pages: their own scripts, styles and pictures, and nothing else."""
 _BODY_BYTES_MAX = 1 << 20
 
 
@@ -281,7 +281,7 @@ async def _stream(site: Site, id: str, follower: Follower) -> AsyncIterator[str]
 
 
 async def _situation(site: Site, id: str, status: str) -> dict[str, Any]:
-    """What the page shows beside the conversation: whether it answers, what waits, what failed."""
+    """Return the status beside the conversation: whether it answers, what waits, what failed."""
     waits = status in ("waiting", "suspended")
     questions = await asyncio.to_thread(site.hf.waiting, session=id) if waits else []
     # Whoever answered elsewhere, an answer that was begun here goes on.

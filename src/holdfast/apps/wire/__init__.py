@@ -1,1 +1,1 @@
-"""How programs talk to each other, one line each: lines, frames, pipes, one end of a talk."""
+"""Communication between programs, one message per line: lines, frames, pipes, and one end of a connection."""

@@ -103,7 +103,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class RpcError(Exception):
-    """What a request is answered with when it cannot be served."""
+    """The error that answers a request which cannot be served."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Where frames come from and go to: this process's own input and output, or those of an agent."""
+"""Sources and destinations of frames: this process's own input and output, or those of an agent."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Pipe:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nobody reads any more, as far as the system has told: what is still asked is asked by nobody."""
+        """Return whether the system has reported that nobody reads any more: open requests then have no recipient."""
         return isinstance(self._stream, asyncio.StreamWriter) and self._stream.is_closing()
 
     async def read(self) -> list[bytes | TooLong] | None:
@@ -170,7 +170,7 @@ class AgentProcess:
 
     @property
     def returncode(self) -> int | None:
-        """How it ended; None while it runs."""
+        """Return the exit code of the agent; None while it runs."""
         return self._process.returncode
 
     async def end(self, grace_s: float = _GRACE_S) -> int:
@@ -192,7 +192,7 @@ class AgentProcess:
         return status
 
     async def _bury(self) -> None:
-        """What an agent started may hold its output open, so that its death would not be seen."""
+        """Watch for the agent's death: processes that it started may hold its output open and hide it."""
         while self._process.returncode is None:  # noqa: ASYNC110 - the wait for it may be longer
             await asyncio.sleep(_LOOK_S)
         await asyncio.sleep(_GRACE_S)  # what it wrote last is still read

@@ -39,7 +39,7 @@ _CHANCE_BITS = 32  # of a version, below the number that grows: no two branches 
 
 
 class NamedThread(NamedTuple):
-    """What a config names: a thread, a namespace in it, and a checkpoint if it says which."""
+    """The target of a config: a thread, a namespace in it, and a checkpoint if it names one."""
 
     thread_id: str
     ns: str
@@ -336,7 +336,7 @@ def _take_over(target: HoldfastSaver, source: Iterable[CheckpointTuple], thread_
 
 
 def named_in(config: Config) -> NamedThread:
-    """What a config names."""
+    """Return the target of a config."""
     about = config["configurable"]
     return NamedThread(str(about.get("thread_id")), about.get("checkpoint_ns", ""), about.get("checkpoint_id"))
 
@@ -367,7 +367,7 @@ def needed(thread: GraphThread, ns: str) -> set[str]:
 
 
 def _history(thread: GraphThread, ns: str, parent: str | None, channel: str, serde: Typed) -> DeltaChannelHistory:
-    """What was written to a channel in its order, after the nearest value if there is one."""
+    """Return the writes to a channel in order, after the nearest value if there is one."""
     seed, passed = thread.stretch(ns, parent, channel)
     writes = [write for one in passed for write in _writes(thread, ns, one, serde, channel)]
     value = {"seed": thread.channel_value(ns, seed, channel, serde)} if seed is not None else {}
@@ -377,7 +377,7 @@ def _history(thread: GraphThread, ns: str, parent: str | None, channel: str, ser
 def _writes(
     thread: GraphThread, ns: str, id: str, serde: Typed, channel: str | None = None
 ) -> list[tuple[str, str, Any]]:
-    """What tasks wrote at a checkpoint, or to a channel of it, as the framework has it."""
+    """Return the writes of tasks at a checkpoint, or to a channel of it, in the framework's form."""
     return [
         (write.task, write.channel, thread.values.decode(write.value, serde))
         for write in thread.ordered_writes(ns, id)

@@ -1,4 +1,4 @@
-"""What is recorded of a thread of a graph: checkpoints, what tasks wrote, what was removed.
+"""The records of a thread of a graph: checkpoints, writes of tasks, removals.
 
 A message is told when it is first seen: in what a run was given, in what a task wrote, or in the
 list of a checkpoint. Only the graph knows whether what was given or written becomes part of its
@@ -204,7 +204,7 @@ def _spoken(
 def _turned(
     thread: GraphThread, found: Checkpoint | None, spoken: Iterable[str], new: Items
 ) -> tuple[list[str], Items]:
-    """What is taken back and what is told, in order, for others to read what a branch has spoken.
+    """Return what to retract and what to record, in order, so that others read the branch's conversation.
 
     ``found`` is the checkpoint of that branch after which all that was said is another one's.
     """
@@ -247,7 +247,7 @@ def _written(thread: GraphThread, channel: str, id: str, before: list[str], new:
 
 
 def _removes(told: Any) -> bool:
-    """Whether something that was written takes messages away."""
+    """Return whether a written value removes messages."""
     if isinstance(told, list):
         return any(map(_removes, told))
     item = told.get("~v") if isinstance(told, dict) and len(told) == 1 else None

@@ -71,7 +71,7 @@ class Checkpoint(NamedTuple):
 
 
 class ChannelWrite(NamedTuple):
-    """What a task wrote to a channel before the next checkpoint was made."""
+    """A write of a task to a channel before the next checkpoint."""
 
     task: str
     channel: str
@@ -80,7 +80,7 @@ class ChannelWrite(NamedTuple):
 
 
 class GraphThread(UnitReader):
-    """What the log of a thread says. Keep ``lock`` while reading or writing it."""
+    """The contents of a thread's log. Hold ``lock`` while reading or writing it."""
 
     def _begin_again(self) -> None:
         super()._begin_again()
@@ -320,7 +320,7 @@ class Values:
     def __init__(self) -> None:
         self.items: Items = {}  # the messages on record, also those that were taken back
         self.standing: dict[str, tuple[int, ...]] = {}
-        """Those that are in the conversation, and the events that tell them."""
+        """The messages in the conversation, and the events that record them."""
         self.told: dict[int, Event] = {}  # what others told, by seq
         self.known = Known()
         self._models: dict[str, Model] = {}
@@ -440,10 +440,10 @@ class _ValueEncoder:
 
 
 def is_listed(value: Any) -> bool:
-    """Whether a channel's value is a list, or a snapshot of one: a conversation may be in it."""
+    """Return whether a channel's value is a list, or a snapshot of one: it may contain a conversation."""
     return isinstance(value.value if isinstance(value, _SNAPSHOTS) else value, list)
 
 
 def _is_clean(text: str) -> bool:
-    """Whether a line of the log can carry it as it is."""
+    """Return whether a line of the log can carry the text unchanged."""
     return "\0" not in text and (text.isascii() or not _SURROGATE.search(text))

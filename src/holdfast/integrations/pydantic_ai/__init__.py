@@ -58,7 +58,7 @@ class _Conversation(Units):
     def _begin_again(self) -> None:
         super()._begin_again()
         self.calls: dict[str, str] = {}
-        """What was said last of a call without a result: that it waits, or that it was approved."""
+        """The latest state of a call without a result: waiting, or approved."""
         self.misspoken: set[int] = set()  # the first events of units whose words say another thing than the unit does
 
     def _take_foreign(self, event: Event) -> None:
@@ -86,7 +86,7 @@ class HoldfastHistory:
         self._units = _Conversation(self._place, FORM)
 
     def messages(self) -> list[ModelMessage]:
-        """What was recorded, for ``agent.run(…, message_history=…)``; also what others recorded."""
+        """Return the recorded messages, including those of others, for ``agent.run(…, message_history=…)``."""
         return as_messages([one.item for one in told_by(self._units.read())])
 
     async def append(self, messages: Sequence[ModelMessage]) -> list[int]:
@@ -190,7 +190,7 @@ class Steps:
             yield node
 
     def _prepared(self) -> list[ModelMessage]:
-        """What is on record as a run can go on with it.
+        """Return the recorded messages in a form from which a run can continue.
 
         Calls that wait are left alone as long as they may be answered. Raises UsageError if a call
         is approved a second time: it was begun, and no result came.
@@ -265,7 +265,7 @@ class _DurableToolset(WrapperToolset[Any]):
 
 
 def _args_of(ctx: Any, name: str, tool_args: dict[str, Any]) -> Any:
-    """What the model gave: validated arguments may differ each time, by what defaults make and by the order of sets."""
+    """Return the model's arguments: validated ones may differ each time, through defaults and the order of sets."""
     for message in reversed(ctx.messages):
         for part in message.parts:
             # A toolset may have put something before the name; a tool that calls others makes calls of its own.
@@ -276,12 +276,12 @@ def _args_of(ctx: Any, name: str, tool_args: dict[str, Any]) -> Any:
 
 
 def _said_of(calls: Sequence[str], what: str) -> Words:
-    """What is known of calls, besides what was said."""
+    """Return the known state of calls, besides the messages."""
     return [stored(by=FORM.name, calls=dict.fromkeys(calls, what))] if calls else []
 
 
 def _after_response(messages: list[ModelMessage]) -> int:
-    """Where what follows the last response begins; 0 if there is none."""
+    """Return where the messages after the last response begin; 0 if there is none."""
     return max((n for n, one in enumerate(messages, 1) if isinstance(one, ModelResponse)), default=0)
 
 
@@ -367,7 +367,7 @@ class RecordedMessage(NamedTuple):
 
 
 def told_by(units: list[Unit]) -> list[RecordedMessage]:
-    """What an agent gets: its own messages as they came, what others said in its form, with a result for each call."""
+    """Return the messages for an agent: its own unchanged, those of others in its form, a result for each call."""
     told: list[RecordedMessage] = []
     for own, some in groupby(heard(units), key=lambda unit: unit.own):
         stretch = list(some)
@@ -383,7 +383,7 @@ def told_by(units: list[Unit]) -> list[RecordedMessage]:
 def changes(
     told: list[RecordedMessage], items: list[dict[str, Any]], misspoken: Collection[int] = ()
 ) -> tuple[list[RecordedMessage], Words, list[dict[str, Any]]]:
-    """What is to be recorded so that these items are on record: nothing that is told already.
+    """Return the changes after which these items are recorded: nothing that is recorded already.
 
     Returns what stays, the words by which it is completed and the rest is taken back, and the items that are new. An
     item is told already if what is on record says the same, be it as one message or as several; what its unit lacks

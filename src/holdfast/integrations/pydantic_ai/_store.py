@@ -115,7 +115,7 @@ class HoldfastStepStore:
 
     @unblocked
     def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
-        """What is known of a call; None if nothing."""
+        """Return the record of a call; None if there is none."""
         found = self._run(run_id).effects.get(tool_call_id)
         return None if found is None else _EFFECT.validate_python(found)
 
@@ -132,7 +132,7 @@ class HoldfastStepStore:
 
     # -- inside ------------------------------------------------------------------------------
     def _run(self, run_id: str) -> StepRun:
-        """What is on record of a run; something empty if there is nothing."""
+        """Return the record of a run; an empty one if there is none."""
         conversation = self._find(run_id)
         return StepRun() if conversation is None else conversation.run(run_id)
 
@@ -233,7 +233,7 @@ async def _snapshots_of(source: StepStore, run_id: str) -> list[ContinuableSnaps
 
 
 async def _bring_effects(source: StepStore, target: HoldfastStepStore, run_id: str) -> int:
-    """What is known of the calls that the steps of a run name, and of those still open."""
+    """Copy the records of the calls that the steps of a run name, and of those still open."""
     steps = await source.list_events(run_id=run_id)
     unresolved = await source.list_unresolved_tool_effects(run_id=run_id)
     calls = [step.tool_call_id for step in steps] + [effect.tool_call_id for effect in unresolved]
@@ -290,7 +290,7 @@ class StepSnapshot(NamedTuple):
 
 
 class StepRun(msgspec.Struct):
-    """What is on record of one run."""
+    """The record of one run."""
 
     record: dict[str, Any] | None = None
     events: list[dict[str, Any]] = []
@@ -302,7 +302,7 @@ class StepRun(msgspec.Struct):
 
 
 class StepLog(UnitReader):
-    """What the log of a conversation says. Keep ``lock`` while reading or writing it."""
+    """The contents of a conversation's log. Hold ``lock`` while reading or writing it."""
 
     def _begin_again(self) -> None:
         super()._begin_again()
@@ -318,7 +318,7 @@ class StepLog(UnitReader):
         self._newest: str | None = None
 
     def run(self, run_id: str) -> StepRun:
-        """What is on record of a run; something empty if there is nothing."""
+        """Return the record of a run; an empty one if there is none."""
         return self.runs.get(run_id) or StepRun()
 
     def messages(self, number: int) -> list[dict[str, Any]]:
@@ -432,7 +432,7 @@ class StepLog(UnitReader):
         return listed, words
 
     def _says(self, key: int, item: dict[str, Any], after: float) -> bool:
-        """Whether a message on record has the words of an item, and stands behind the one before.
+        """Return whether a recorded message has the text of an item, and follows the one before.
 
         The harness takes a snapshot of a request before it is sent, and of the same with all that
         belongs to it after that: its words are told already.
@@ -448,7 +448,7 @@ class StepLog(UnitReader):
         return key
 
     def _speaks(self, run_id: str) -> bool:
-        """Whether a run is the conversation itself: the newest that no other run here began."""
+        """Return whether a run is the conversation itself: the newest that no other run here began."""
         run = self.run(run_id)
         parent = (run.record or {}).get("parent_run_id")
         if parent in self.runs:

@@ -346,7 +346,7 @@ class FormContract(ContractBase):
             refused(InvalidId, documents.put, name, b"1")
 
     def _can_branch(self, store: Store) -> bool:
-        """Whether there is anything to branch; without it, nothing is found."""
+        """Return whether there is anything to branch; a branch of nothing is NotFound."""
         if store.capabilities.stores:
             return True
         refused(NotFound, store.branch, self.KEY, _TO, 1)

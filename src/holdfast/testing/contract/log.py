@@ -46,7 +46,7 @@ class ContractBase:
         return self._noted(self.reopen(store))
 
     def kept(self, store: Store, stored: T, nothing: T) -> T:
-        """What a contract expects: the first of a store that stores, the second of one that not."""
+        """Return the expected value: the first for a store that stores, the second for one that does not."""
         return stored if store.capabilities.stores else nothing
 
     def writer(self, store: Store) -> tuple[Log, int]:
@@ -71,7 +71,7 @@ class ContractBase:
         return found and found[0]
 
     def quarantined(self, store: Store) -> list[bytes | None]:
-        """What was taken out of the log of ``KEY``, and set aside."""
+        """Return the bytes that were removed from the log of ``KEY`` and set aside."""
         return [self.content(store, name) for name in store.documents(self.KEY).names("quarantine/")]
 
     def _noted(self, store: Store) -> Store:
@@ -121,7 +121,7 @@ class LogContract(ContractBase):
     """Contracts 1 to 21."""
 
     def test_c01_append_is_read_back(self) -> None:
-        """What was appended is read at once, byte for byte."""
+        """An append is read back at once, byte for byte."""
         log, epoch = self.writer(self.fresh())
         odd = bytes(range(256)) + b"\n"
         log.append(odd, 0, 1, epoch)
@@ -193,7 +193,7 @@ class LogContract(ContractBase):
         assert not store.exists(self.KEY)
 
     def test_c10_reopen(self) -> None:
-        """What was synced is there after the store was opened again, and appends go on."""
+        """Synced bytes are there after the store was opened again, and appends go on."""
         store = self.fresh(ONE)
         store = self.again(store)
         assert read_all(store.log(self.KEY)) == self.kept(store, ONE, b"")
@@ -364,7 +364,7 @@ class LeaseContract(ContractBase):
         assert refused(Locked, other.acquire, "you", 60_000).session_id == "alpha"
 
     def test_c25_release(self) -> None:
-        """What is given back can be taken; giving back twice or unheld is harmless."""
+        """A released lease can be taken; releasing twice, or without holding it, is harmless."""
         store = self.fresh()
         first, second = store.lease(self.KEY), store.lease(self.KEY)
         second.release()

@@ -196,7 +196,7 @@ BAD_KEYS = (
 
 
 class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
-    """Everything that a store must do. Subclass it, say how to make a store, and run pytest.
+    """The contract of every store. Subclass it, say how to make a store, and run pytest.
 
     ``make_store`` gives a new and empty store; ``reopen`` gives the same place opened again (the
     default returns the same object, which is right for what lives in memory only). Contracts
@@ -457,7 +457,7 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
         assert store.url
 
     def test_c57_capabilities(self) -> None:
-        """What a store says of itself does not contradict itself, and it can be used."""
+        """The capabilities that a store declares are consistent, and it can be used."""
         store: Store = self.fresh()
         can = store.capabilities
         promises = (can.survives_kill, can.syncs, can.shared, can.can_steal)

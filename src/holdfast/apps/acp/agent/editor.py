@@ -28,19 +28,19 @@ class FileCapabilities(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ClientCapabilities(msgspec.Struct, frozen=True):
-    """What an editor lends to its agent."""
+    """The capabilities that an editor offers to its agent."""
 
     fs: FileCapabilities | None = None
     terminal: bool | None = False
 
     @property
     def reads(self) -> bool:
-        """Whether files are read through the editor."""
+        """Return whether files are read through the editor."""
         return self.fs is not None and bool(self.fs.read_text_file)
 
     @property
     def writes(self) -> bool:
-        """Whether files are written through the editor."""
+        """Return whether files are written through the editor."""
         return self.fs is not None and bool(self.fs.write_text_file)
 
 
@@ -52,7 +52,7 @@ class Initialize(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NewSessionParams(msgspec.Struct, frozen=True, rename="camel"):
-    """Where a new session works."""
+    """The folder and servers of a new session."""
 
     cwd: str
     mcp_servers: list[Any] = []
@@ -85,7 +85,7 @@ class OfSession(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OpenSession(NewSessionParams, frozen=True, kw_only=True, rename="camel"):
-    """Where a session goes on, or its fork begins."""
+    """The session to load or fork, with its folder and servers."""
 
     session_id: str
 
@@ -108,7 +108,7 @@ class ModeWish(OfSession, frozen=True, rename="camel"):
 
 
 class PromptWish(OfSession, frozen=True, rename="camel"):
-    """What the user says."""
+    """The prompt of a user."""
 
     prompt: list[dict[str, Any]]
 
@@ -194,7 +194,7 @@ class EditorKit(Kit):
 
 
 def window_of(kit: EditorKit, model: str | None) -> int | None:
-    """How many tokens a model takes at once; None if that is not known."""
+    """Return the context window of a model in tokens; None if unknown."""
     if kit.small_window is not None or not model:
         return kit.small_window
     return next((size for name, size in _WINDOWS if name in model), None)
@@ -208,7 +208,7 @@ Finished = dict[str, Any]  # how a command ended: ``exit_code``, ``signal``, ``o
 
 
 class EditorAccess:
-    """What one session can reach through its editor: below ``root``, and nothing else."""
+    """Access to the files and terminals of an editor for one session: below ``root``, and nothing else."""
 
     def __init__(self, peer: Peer, capabilities: ClientCapabilities, session_id: str, root: str) -> None:
         self._peer = peer
@@ -252,7 +252,7 @@ class EditorAccess:
             return None
 
     async def names(self, given: str) -> list[str]:
-        """What is in a directory; the names of directories end with a slash."""
+        """Return the entries of a directory; the names of directories end with a slash."""
         found = await asyncio.to_thread(self._folder.names, self._relative(self.path(given)))
         return [entry.name + "/" * entry.is_directory for entry in found]
 

@@ -67,7 +67,7 @@ class Live:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn or a command is under way."""
+        """Return whether a turn or a command is running."""
         return self._host.turn(self.id) is not None
 
     # -- turns -------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class Live:
         return await asyncio.to_thread(is_due, self.session)
 
     async def _outcome(self, one: Waiting) -> Any:
-        """What the editor's user said; None, and the question taken back, if it was answered elsewhere meanwhile."""
+        """Return the answer of the editor's user; None, and the request withdrawn, if it was answered elsewhere."""
         asking = asyncio.ensure_future(self.desk.ask("session/request_permission", await self._question(one)))
         try:
             while not (await asyncio.wait([asking], timeout=_LOOK_S))[0]:
@@ -413,17 +413,17 @@ class Live:
 
 
 def _status(call: dict[str, Any]) -> str:
-    """How a call that was recorded is shown: one that somebody is to allow has not begun."""
+    """Return the status to show for a recorded call: one that waits for approval has not begun."""
     return "pending" if call.get("begun") is False else "in_progress"
 
 
 def _begins(data: dict[str, Any]) -> bool:
-    """Whether a call runs from now on: it was allowed at once, or carried out as it was answered."""
+    """Return whether a call starts now: it was allowed at once, or is carried out after an answer."""
     return data.get("begin") is True or (data.get("decision") == "allow" and "id" not in data)
 
 
 def _chosen(outcome: Any) -> UserAnswer:
-    """What the user chose of what was offered."""
+    """Return the option that the user chose."""
     chosen = text_in(outcome, "optionId")
     if chosen not in OPTIONS:
         return False, "once", "the editor gave no answer that was offered"

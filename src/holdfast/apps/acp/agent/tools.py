@@ -27,7 +27,7 @@ class ToolBox:
         self._show_terminal = show_terminal
 
     def tools(self) -> list[Tool]:
-        """Those that this editor makes possible, and those that need no editor."""
+        """Return the tools that this editor makes possible, and those that need no editor."""
         lent = self._desk.capabilities
         found = [*builtin_tools(), *self._reading()]
         if lent.writes:
@@ -37,7 +37,7 @@ class ToolBox:
         return found
 
     async def preview(self, tool: str, args: dict[str, Any]) -> list[dict[str, Any]]:
-        """What a call would change, for the person who is asked about it."""
+        """Return the changes that a call would make, for the person who is asked about it."""
         path, changed = args.get("path"), args.get("content") if tool == "write_file" else None
         try:
             if tool == "edit_file":

@@ -107,7 +107,7 @@ def _open(library: Holdfast, id: str | None, provider: Provider, config: ClientC
 
 
 def _params(session: Session, config: ClientConfig) -> tuple[dict[str, Any], list[DataError]]:
-    """What the agent is to work with: all of it, every time, since nothing of it is restored."""
+    """Return the parameters for the agent: all of them, every time, since the agent restores none."""
     known = session.live_state.metadata
     cwd = config.cwd or known.get("cwd") or os.getcwd()
     if not os.path.isdir(cwd):

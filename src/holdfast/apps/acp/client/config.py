@@ -30,7 +30,7 @@ class PermissionQuestion(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What the tool is about to do, in the agent's words."""
+        """Return the description of the pending call, in the agent's words."""
         return str(self.tool_call.get("title") or self.tool_call.get("kind") or "a tool")
 
     def option(self, decision: str) -> str | None:
@@ -192,7 +192,7 @@ class Provider(msgspec.Struct, frozen=True):
 
     command: tuple[str, ...]
     type: str = ""
-    """What it is called in sessions; the name of its program if nothing is given."""
+    """The name of the agent in sessions; by default the name of its program."""
     env: dict[str, str] = {}
     """Added to this process's environment. Never recorded."""
 
@@ -216,12 +216,12 @@ class Provider(msgspec.Struct, frozen=True):
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How sessions with external agents behave. Times are seconds."""
+    """The behaviour of sessions with external agents. Times are seconds."""
 
     cwd: str | None = None
     """The working directory: absolute; the recorded one on resume, else this process's."""
     mcp_servers: Sequence[Mapping[str, Any]] | None = None
-    """As the protocol has them; None on resume takes the recorded ones, which have no secrets."""
+    """Servers in the form of the protocol; None on resume uses the recorded ones, without their secrets."""
     additional_directories: Sequence[str] = ()
     resume: Resume = "auto"
     """``auto``; ``always``: NotFound if nothing is stored; ``never``: UsageError if there is."""
@@ -229,7 +229,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     """An agent that cannot go on with its own session: ``warn`` and prime a new one, or ``raise``
     AgentNoLoadSupport."""
     window_tokens: int = 24_000
-    """How much of the past a new agent session is told at most."""
+    """The most tokens of the conversation that a new agent session gets."""
 
     permission: Permission = "deny"
     files: FileHandler | None = None
@@ -271,7 +271,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def persists(self) -> bool:
-        """Whether snapshots are taken: what the session's own key says, else the general one."""
+        """Return whether snapshots are taken: the session's own setting, else the general one."""
         return bool(self.custom.get("enable_persistence", self.enable_persistence))
 
     @property
@@ -280,7 +280,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         return float(self.custom.get("snapshot_interval", self.snapshot_interval))
 
     def recorded(self) -> dict[str, Any]:
-        """What of it belongs into the log."""
+        """Return the settings to record in the log."""
         return {
             "enable_persistence": self.persists,
             "snapshot_interval": self.interval_s,

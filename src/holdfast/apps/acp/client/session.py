@@ -51,9 +51,9 @@ class AcpSession:
         self.provider = provider
         self.config = config
         self.warnings: list[HoldfastError] = []
-        """What the user should know: that an agent could not go on by itself, for example."""
+        """Warnings for the user, such as an agent that could not continue its own session."""
         self.attached = ""
-        """How the agent got the session: ``new``, ``resume``, ``load`` or ``primed``."""
+        """The way the agent got the session: ``new``, ``resume``, ``load`` or ``primed``."""
         self.breaker = Breaker()
         self._library = library
         self.session = session
@@ -106,7 +106,7 @@ class AcpSession:
 
     @property
     def current_task(self) -> Any:
-        """What the session is at, as it was set last, in this process or before."""
+        """Return the current task, as it was last set, in this process or an earlier one."""
         return self.session.live_state.task
 
     @current_task.setter
@@ -130,12 +130,12 @@ class AcpSession:
 
     @property
     def agent_info(self) -> dict[str, Any]:
-        """What the agent says of itself: name, version."""
+        """Return the agent's description of itself: name, version."""
         return dict(rpc.object_in(self._link.hello, "agentInfo"))
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        """What the agent says that it can do."""
+        """Return the capabilities that the agent announces."""
         return dict(self._link.can)
 
     def annotate(self, **values: Any) -> None:
@@ -283,7 +283,7 @@ class AcpSession:
             self._handover.put(Update(kind, update), channel.said)
 
     async def _pass_on(self) -> None:
-        """What came is recorded; only now it is handed over, answered, or the end of a turn."""
+        """Hand over the recorded updates, answer requests, and end the turn."""
         async with self._handover.lock:
             ending, self._ending = self._ending, []
             asked, self._asked = self._asked, []
@@ -407,7 +407,7 @@ class AcpSession:
             await tell_whole_past(self._library, channel, self.config.window_tokens)
 
     def _take_early(self, frames: list[Frame]) -> None:
-        """What the agent said of the session before we knew how it calls it."""
+        """Process messages about the session that arrived before its id was known."""
         channel = self._channel
         for frame in frames:
             if channel is not None and channel.agent_id == frame["params"].get("sessionId") is not None:

@@ -36,7 +36,7 @@ class SnapshotMessage(msgspec.Struct, frozen=True):
 
 
 class SessionMetrics(msgspec.Struct, frozen=True):
-    """What the session used so far; ``last_activity`` is Unix milliseconds."""
+    """The usage of a session so far; ``last_activity`` is Unix milliseconds."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -69,7 +69,7 @@ class SessionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, data: bytes) -> SessionSnapshot:
-        """What ``to_json`` wrote, or a snapshot of version 1, which is migrated.
+        """Read the output of ``to_json``, or a snapshot of version 1, which is migrated.
 
         Raises TooNew for a later version, Damaged for what is no whole snapshot.
         """
@@ -268,7 +268,7 @@ def _view_of(library: Holdfast, session: Session) -> SessionSnapshot:
 
 
 def _missing(known: SessionSnapshot, wanted: SessionSnapshot) -> list[Draft]:
-    """What has to be recorded so that the log says what the snapshot says."""
+    """Return the events to record so that the log agrees with the snapshot."""
     said = [_key(message) for message in known.messages]
     told = [_key(message) for message in wanted.messages]
     if told[: len(said)] != said[: len(told)]:
@@ -306,7 +306,7 @@ def _event(message: SnapshotMessage) -> Event:
 
 
 class SnapshotStats(msgspec.Struct):
-    """How snapshots and restores went since the process began. Times are seconds."""
+    """The results of snapshots and restores since the process began. Times are seconds."""
 
     taken: int = 0
     failed: int = 0

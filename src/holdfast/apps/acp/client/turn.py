@@ -18,7 +18,7 @@ class Update(msgspec.Struct, frozen=True):
     """Something that the agent told, already recorded."""
 
     kind: str
-    """As the protocol calls it, such as ``agent_message_chunk``; unknown ones come too."""
+    """The name in the protocol, such as ``agent_message_chunk``; unknown ones are passed on too."""
     data: dict[str, Any]
     """The update as it came."""
 
@@ -31,7 +31,7 @@ class Update(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """How a turn ended."""
+    """The result of a turn."""
 
     text: str
     stop_reason: str
@@ -112,7 +112,7 @@ class PromptTurn:
             await self._close()
 
     async def fail(self, error: HoldfastError) -> None:
-        """It came to nothing."""
+        """End the turn with an error."""
         if not self.ended.done():
             self.ended.set_exception(error)
             self.ended.exception()  # whoever does not ask is not told twice

@@ -1,4 +1,4 @@
-"""What the agent says, on its way to the editor: read quickly, and shown once it is recorded."""
+"""Messages of the agent on their way to the editor: read quickly, and shown once they are recorded."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class EditorOutbox:
         }
 
     def _waits(self, about: Channel | None, said: Said) -> bool:
-        """Whether some of these words of a session are not on record."""
+        """Return whether some of this text of a session is not recorded yet."""
         known = None if about is None else self._behind.get(about)
         return known is not None and (said[0] > known[0] or said[1] > known[1])
 
@@ -147,7 +147,7 @@ class _Update(_Strict):
 
     @property
     def kind(self) -> str:
-        """What ``delta`` events call it."""
+        """Return the kind for ``delta`` events."""
         return "text" if self.session_update == "agent_message_chunk" else "thinking"
 
 

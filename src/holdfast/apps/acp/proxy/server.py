@@ -134,7 +134,7 @@ class Proxy:
 
     # -- what is answered here -------------------------------------------------------------------
     async def _initialize(self, params: Frame) -> Frame:
-        """What the agent says of itself, and what we can besides."""
+        """Return the agent's capabilities, extended by those of the proxy."""
         self._sessions.agent_is_gone()  # one that was greeted before is started anew
         hello = await self._agent.greet(params)
         can = self._agent.can

@@ -119,7 +119,7 @@ class ProxySessions:
             return open_session(self._hf, check_id(id), resume="always")
 
     def _params_of(self, session: Session, params: Frame) -> Frame:
-        """What the agent needs; what the request leaves out was recorded, secrets apart."""
+        """Return the parameters for the agent; omitted ones are taken from the record, without secrets."""
         recorded = session.live_state.metadata.get("cwd")
         return {"cwd": os.path.abspath(recorded if isinstance(recorded, str) else "."), "mcpServers": [], **params}
 
@@ -224,7 +224,7 @@ class ProxySessions:
                 self.unmute(channel)
 
     def _begin_of(self, id: str, turns: int) -> int:
-        """Where the newest turns begin."""
+        """Return where the newest turns begin."""
         newest = self._hf.events(id, types={"user"}, reverse=True, limit=turns)
         return min((event.seq for event in newest), default=0)
 
@@ -325,5 +325,5 @@ def _wish_of(params: Frame) -> Frame:
 
 
 def _is_count(value: Any) -> bool:
-    """Whether a value can be the number of an event."""
+    """Return whether a value can be the number of an event."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,1 +1,1 @@
-"""What passes between an editor and an agent, as events of a session."""
+"""Recording of the traffic between an editor and an agent as events of a session."""

@@ -46,7 +46,7 @@ def long_limits(limits: Limits) -> Limits:
 
 
 class Ending:
-    """Who was there at a session's end, by its events in their order."""
+    """The participants at the end of a session, derived from its events in order."""
 
     def __init__(self) -> None:
         self._link: tuple[Any, Any] = (None, None)
@@ -89,7 +89,7 @@ class Ending:
 
 
 def _names_agent(event: Event) -> bool:
-    """Whether an event says which agent has the session from now on, or that none of ours has."""
+    """Return whether an event says which agent has the session from now on, or that none does."""
     if event.type == "link":
         return _data_of(event).get("kind") == "acp"
     return event.type != "closed" and _data_of(event).get("direction") != "client"
@@ -139,19 +139,19 @@ class Channel:
         self._own_mark = msgspec.json.encode(self.id)
         self._agent_mark = b"\0"
         self.is_looked_at = not session.restored
-        """Whether it is known who was there at the end of what was recorded before."""
+        """Whether the participants at the end of the earlier record are known."""
         self.known_id: str | None = None  # under which id the agent had it last
         self.doubtful = False  # whether the agent may have been killed before it had written everything
         self.attaching = asyncio.Lock()
         self.answer: dict[str, Any] = {}  # what the agent said when it took the session: modes, options
         self.settings: dict[str, Any] = dict(session.live_state.metadata.get("acp_settings") or {})
-        """What the user has set, by request, so that an agent that forgets it is told again."""
+        """Settings of the user, by request, so that an agent that forgets them gets them again."""
         self.prompts: dict[Any, None] = {}  # the editor's ids of the prompts that the agent is at
         self.told: list[str] = []  # what the agent is told before the next prompt
         self.swallowing = False  # whether what the agent says is a replay that the editor must not see again
         self.swallowed = 0
         self.heard: ReplayedWords | None = None
-        """What that replay says, while the agent may lack something of the conversation."""
+        """The content of that replay, while the agent may lack a part of the conversation."""
         self.heard_at = 0.0
         self.replaying = asyncio.Lock()
         self.muted: list[bytes] | None = None  # lines for the editor that wait until the replay is through
@@ -176,7 +176,7 @@ class Channel:
 
     @property
     def has_past(self) -> bool:
-        """Whether anything was said in it."""
+        """Return whether anything was said in the session."""
         return bool(self.session.live_state.message_count)
 
     # -- the agent has it ------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class Channel:
         self.doubtful, self.is_looked_at = ending.was_left_open, True
 
     def description(self, command: Sequence[str], agent: Any) -> dict[str, Any]:
-        """Where the session works and with what; never the values of secrets."""
+        """Return the folder, command and servers of the session; never the values of secrets."""
         about: dict[str, Any] = {"command": list(command), "agent": agent}
         if more := self.params.get("additionalDirectories"):
             about["additionalDirectories"] = list(more)
@@ -198,7 +198,7 @@ class Channel:
         return {"cwd": os.path.normpath(self.params["cwd"]), "acp": about}
 
     def listen_to_replay(self) -> None:
-        """What the agent says of the conversation from now on is its replay."""
+        """Treat messages of the agent from now on as its replay of the conversation."""
         self.swallowing, self.heard = True, ReplayedWords()
         self.heard_at = time.monotonic()
 
@@ -287,7 +287,7 @@ class Channel:
             return self.session.append("frame", {"direction": "holdfast", "left_out": str(error)})
 
     def on_record(self) -> Said | None:
-        """How much of what was said is on record; None for all that was committed.
+        """Return how much of the messages is recorded; None if everything committed is.
 
         Redaction keeps the last word from the log while a secret may begin with it.
         """
@@ -354,11 +354,11 @@ class Channel:
 
     @property
     def _cwd(self) -> Any:
-        """Where the agent works, and its commands run if they do not say otherwise."""
+        """Return the folder of the agent, and of its commands by default."""
         return self.session.live_state.metadata.get("cwd") or self.params.get("cwd")
 
     def _seen(self) -> str:
-        """What the user saw of an answer that no message covers yet."""
+        """Return the part of an answer that the user saw and that no message covers yet."""
         first = self.session.live_state.streaming.get("")
         if first is None:
             return ""
@@ -387,7 +387,7 @@ class Channel:
 
 
 def _call_in(event: Event, id: str) -> dict[str, Any]:
-    """What an event says of a call: its own, or one that a message asks for."""
+    """Return the data of a call in an event: its own, or one that a message requests."""
     content = event.data.get("content")
     for block in content if isinstance(content, list) else ():
         if isinstance(block, dict) and block.get("id") == id:

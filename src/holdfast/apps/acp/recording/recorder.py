@@ -1,4 +1,4 @@
-"""What passes between an editor and an agent, as events of a session.
+"""Recording of the traffic between an editor and an agent as events of a session.
 
 One event for each frame; the log is the truth. Pure: what is given back is to be appended by the
 caller, in order, before the frame goes on to the other side.
@@ -42,7 +42,7 @@ class OpenCall:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the log has it."""
+        """Return whether the log has it."""
         return self._recorded is not None
 
     def update(self, update: dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ _MEDIA = frozenset({"image", "audio", "resource", "resource_link"})
 
 
 class Taken(NamedTuple):
-    """What a frame is recorded as, and whether it has to be on the medium before it goes on."""
+    """The events for a frame, and whether they must be on the medium before it goes on."""
 
     events: list[Draft]
     barrier: bool = False
@@ -205,7 +205,7 @@ class Notes:
         return list(self._open.values())
 
     def counted(self, first_seq: int, recorded: Sequence[Event]) -> None:
-        """What was taken down is recorded as these; the first was to have ``first_seq``.
+        """Assign the recorded events to the queued ones, of which the first was expected to have ``first_seq``.
 
         Redaction may have put an end to a stream before them, so that they came later.
         """
@@ -400,7 +400,7 @@ def _shortened(content: Any, limit: int) -> str:
 
 
 def _is_small(frame: Any) -> bool:
-    """Whether state that is kept whole in memory may grow by this."""
+    """Return whether state that is kept whole in memory may grow by this value."""
     try:
         return len(msgspec.json.encode(frame)) <= _STATE_CHARS_MAX
     except (ValueError, TypeError, RecursionError, OverflowError):

@@ -154,7 +154,7 @@ _MASKS = {"env": _mask_values, "headers": _mask_values, "url": _mask_address}
 
 
 def prompt_content(prompt: Any) -> str | list[dict[str, Any]]:
-    """What a user said: text if it is only that, else blocks."""
+    """Return the content of a user message: text if it is only that, else blocks."""
     given = prompt if isinstance(prompt, list) else []
     blocks = [block for each in given if (block := neutral_block(each)) is not None]
     if all(block["type"] == "text" for block in blocks) and all(
@@ -222,7 +222,7 @@ def _output_part(part: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def is_plain_chunk(frame: Any, update: Any, content: Any, message_id: str | None) -> bool:
-    """Whether a frame can be written again from its text, kind and message id."""
+    """Return whether a frame can be rebuilt from its text, kind and message id."""
     params = frame["params"]
     return (
         len(content) == 2
@@ -235,7 +235,7 @@ def is_plain_chunk(frame: Any, update: Any, content: Any, message_id: str | None
 
 
 def is_plain_prompt(frame: Any, params: Any, prompt: Any) -> bool:
-    """Whether a prompt can be written again from its text."""
+    """Return whether a prompt can be rebuilt from its text."""
     return (
         isinstance(prompt, list)
         and len(prompt) == 1

@@ -1,4 +1,4 @@
-"""What an editor is told of recorded sessions: which there are, and the past of one."""
+"""Recorded sessions for an editor: the list of them, and the replay of one."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class DeltaData(msgspec.Struct, gc=False):
 
     @property
     def message(self) -> tuple[str | None, str | None] | None:
-        """What its text belongs to; None if there is more than text of the session's own agent."""
+        """Return the message that the text belongs to; None if there is more than text of the session's own agent."""
         return None if self.raw or self.agent is not None else (self.kind, self.messageId)
 
 
@@ -49,13 +49,13 @@ class FinalData(msgspec.Struct, gc=False):
 
     @property
     def is_bare_text(self) -> bool:
-        """Whether there is nothing in it but text of the session's own agent."""
+        """Return whether it contains nothing but text of the session's own agent."""
         return self.agent is None and not self.raw and bytes(self.content).startswith(b'"')
 
 
 # A frame with more members than these is not told from its bytes, so that it keeps them.
 class CallParams(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """What an update comes in, and nothing more."""
+    """The envelope of an update, and nothing more."""
 
     update: msgspec.Raw
     sessionId: msgspec.Raw = _NOTHING  # noqa: N815 - the name on the wire
@@ -70,7 +70,7 @@ class CallFrame(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class About(msgspec.Struct, gc=False, rename={"kind": "sessionUpdate", "call": "toolCallId"}):
-    """What has to be known of an update."""
+    """The members of an update that a replay needs."""
 
     kind: str
     call: str | None = None
@@ -79,7 +79,7 @@ class About(msgspec.Struct, gc=False, rename={"kind": "sessionUpdate", "call": "
 
 
 class CallAbout(About, gc=False, rename={"kind": "sessionUpdate", "call": "toolCallId"}):
-    """What has to be known of an update about a tool call."""
+    """The members of an update about a tool call that a replay needs."""
 
     kind: Literal["tool_call", "tool_call_update"]
     call: str
@@ -131,7 +131,7 @@ class Finder:
 
     def __init__(self) -> None:
         self.start_of_calls = b"\n"  # as no data begin
-        """How the data of events begin that hold a frame about a tool call."""
+        """The start of the data of events that contain a frame about a tool call."""
         self.begin = 0  # where in them the update does; 0 if that is not known yet
 
     def learn(self, data: bytes) -> None:

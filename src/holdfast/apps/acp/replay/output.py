@@ -1,4 +1,4 @@
-"""What an editor is told in a replay, as lines."""
+"""The lines of a replay for an editor."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def sort_out(lines: list[Any], find: Finder, *, silent: bool) -> Sorted | None:
 
 
 def _start(lines: list[Any], find: Finder) -> tuple[bytes, int]:
-    """How frames about tool calls begin, and where in them the update does."""
+    """Return how frames about tool calls begin, and where in them the update does."""
     if not find.begin:
         frames = (bytes(line.data) for line in lines if type(line) is FrameLine)
         find.learn(next((one for one in frames if not one.startswith(_FROM_OTHERS)), b""))

@@ -350,7 +350,7 @@ class _Teller:
         self._told |= self._streams.cover(run, agent, kinds, first)[1]
 
     def _untold(self, kind: str, whole: str, first: int) -> str:
-        """What the pieces from an event on lack of their message.
+        """Return the part of a message that is missing from the pieces from an event on.
 
         A word that may be the beginning of a secret is recorded only when it is whole.
         """
@@ -364,7 +364,7 @@ class _Teller:
         return whole.removeprefix(told)  # of another text all is told: rather twice than never
 
     def _lacking(self, updates: list[dict[str, Any]], kind: str, first: int) -> list[dict[str, Any]]:
-        """Those updates of a message, streamed from ``first`` on, that its pieces did not tell."""
+        """Return those updates of a message, streamed from ``first`` on, that are missing from its pieces."""
         chunk = _CHUNKS[kind]
         said = [one["content"]["text"] for one in updates if words.is_text(one, chunk)]
         if not said:

@@ -1,4 +1,4 @@
-"""What a replay tells in the protocol's words, and which tool calls it has told of."""
+"""The updates of a replay in the form of the protocol, and the tool calls already shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNDONE: dict[Stage, str] = {
     "begun": "interrupted, outcome unknown",
     **{stage: f"not run: {why}" for stage, why in WHY_NOT_RUN.items()},
 }
-"""What an editor shows of a call that never ended, by how far it came."""
+"""The status text of a call that never ended, by how far it came."""
 
 _TITLE_CHARS_MAX = 80
 _SUBJECTS = ("command", "cmd", "file_path", "path", "pattern", "query", "url", "uri", "name")
@@ -160,7 +160,7 @@ def prompt_of(raw: Any) -> list[Any] | None:
 
 
 def is_echo(update: bytes, asked: list[dict[str, Any]]) -> bool:
-    """Whether an encoded chunk in the user's name repeats what the user was told to have said."""
+    """Return whether an encoded user chunk repeats a prompt that the user has already been shown."""
     content = msgspec.json.decode(update).get("content")
     blocks = [one["content"] for one in asked]
     text = member(content, "text")
@@ -171,7 +171,7 @@ def is_echo(update: bytes, asked: list[dict[str, Any]]) -> bool:
 
 
 def is_text(update: dict[str, Any], kind: str) -> bool:
-    """Whether an update is a piece of an answer or thought of this kind, and text."""
+    """Return whether an update is a piece of an answer or thought of this kind, and text."""
     return bool(update["sessionUpdate"] == kind and update["content"].get("type") == "text")
 
 
@@ -235,11 +235,11 @@ class ReplayedCalls:
             self.open[call] = None
 
     def knows(self, call: str) -> bool:
-        """Whether the editor was told of it."""
+        """Return whether the editor has been shown the call."""
         return call in self.ended or call in self.open or call in self._before
 
     def shows(self, call: str) -> bool:
-        """Whether a frame showed something for it, such as a diff."""
+        """Return whether a frame showed something for the call, such as a diff."""
         return call in self._shaped
 
     def leave(self) -> list[tuple[str, Stage]]:
@@ -257,7 +257,7 @@ _AUDIT = "system"  # the name under which recorders note what they do themselves
 
 
 class Cast:
-    """Who acts in a log. Child runs are known by their run, in plain logs by their agent's name.
+    """The agents of a log. Child runs are identified by their run, in plain logs by their agent's name.
 
     ``children`` are the runs to leave out, ``left_out`` the tool calls that were left out,
     ``unsaid`` who begins work that the editor was not told of yet, with the task.
@@ -305,11 +305,11 @@ class Cast:
             self._names.add(name)
 
     def is_child(self, agent: Any) -> bool:
-        """Whether words under this name are not those of the top-level agent."""
+        """Return whether text under this name is not that of the top-level agent."""
         return agent is not None and (agent == _AUDIT or (isinstance(agent, str) and agent in self._names))
 
     def is_childs_task(self, data: dict[str, Any]) -> bool:
-        """Whether a user's words are a task that one agent gave another."""
+        """Return whether a user message is a task that one agent gave another."""
         if self.is_child(data.get("agent")):
             return True
         with contextlib.suppress(ValueError):
