@@ -134,7 +134,7 @@ class StoreFull(StoreError):
     """The store has no space left; nothing that was recorded is lost."""
 
     code, status = "store_full", 507
-    remedy = "Free some space, then append again: the session goes on where it was."
+    remedy = "Free some space, then try again: a session that was open goes on where it was."
 
 
 class SyncFailed(StoreError):
