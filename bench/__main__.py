@@ -149,7 +149,7 @@ class _Run:
 
 
 def run(cases: dict[str, Any], rounds: int) -> dict[str, Section]:
-    """Every case in every round, so that a slow minute of the machine hits all of them.
+    """Run every case in every round, so that a slow minute of the machine affects all of them.
 
     Interrupted, it gives what there is.
     """

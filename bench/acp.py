@@ -51,7 +51,7 @@ class Connection:
         raise EOFError(method)
 
     def spend(self, method: str, **params: Any) -> int:
-        """The nanoseconds from a request to its answer."""
+        """Return the nanoseconds from a request to its answer."""
         begin = time.perf_counter_ns()
         self.call(method, {"sessionId": self.id, **params})
         return time.perf_counter_ns() - begin
@@ -74,7 +74,7 @@ class Proxied:
         self._bare: list[float] = []
 
     def measure(self, folder: str) -> None:
-        """One round: turns through each in turn."""
+        """Run one round: turns through each in turn."""
         agent = _agent("chunks", self._count)
         copier = [sys.executable, os.path.join(_HERE, "acp_copier.py"), *agent]
         both = (Connection(_proxy(folder, agent)), Connection(copier))
@@ -88,7 +88,7 @@ class Proxied:
         self._bare.append(median(spent[1]) / self._count)
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         return [
             line_of(
                 "ACP frame through the proxy, recorded (copied from pipe to pipe)",
@@ -119,7 +119,7 @@ class Loaded:
         self._bare: dict[str, list[float]] = {kind: [] for kind in self.KINDS}
 
     def measure(self, folder: str) -> None:
-        """One round: the session is made, then loaded, in turn with the bare writer."""
+        """Run one round: the session is made, then loaded, in turn with the bare writer."""
         for kind in self.KINDS:
             agent = _agent(kind, self.COUNT)
             proxy, bare = Connection(_proxy(folder, agent)), Connection(agent)
@@ -135,7 +135,7 @@ class Loaded:
             self._bare[kind].append(median(spent[1]))
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         return [
             line_of(
                 f"ACP load of {self.COUNT:,} updates, {what} (writing those frames to a pipe)",

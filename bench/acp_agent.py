@@ -12,7 +12,7 @@ _WORDS = "a few words of an answer, as they come from a model "
 
 
 def frames(kind: str, count: int) -> list[bytes]:
-    """The lines of one turn."""
+    """Return the lines of one turn."""
     make = _chunk if kind == "chunks" else _mixed
     return [_line({"method": "session/update", "params": _about(make(n))}) for n in range(count)]
 
@@ -27,7 +27,7 @@ def _chunk(number: int) -> dict[str, Any]:
 
 
 def _mixed(number: int) -> dict[str, Any]:
-    """Of ten updates six are words, and four a tool call with its progress and end."""
+    """Return an update: of ten, six are text, and four a tool call with its progress and end."""
     call = {"toolCallId": f"call-{number // 10}"}
     place = number % 10
     if place == 6:

@@ -116,7 +116,7 @@ async def langgraph_ours(hf: holdfast.Holdfast) -> Step:
 
 
 def _delta_state() -> Any:
-    """Messages as a delta channel: only what is new is stored at each step."""
+    """Return a delta channel for messages: only what is new is stored at each step."""
     from typing import Annotated, TypedDict
 
     from langgraph.channels.delta import DeltaChannel

@@ -162,7 +162,7 @@ def write(table: str, kept: dict[str, Any]) -> None:
 
 
 def summary(kept: dict[str, Any]) -> str:
-    """The few rows that the first page of the project shows; what was not measured is left out."""
+    """Return the few rows for the first page of the project; unmeasured ones are left out."""
     rows = []
     for name in _SHOWN:
         row = kept.get(f"stores/{name}", {})
@@ -194,7 +194,7 @@ def beside(kept: dict[str, Any]) -> str:
 
 
 def page_with(text: str, figures: str) -> str:
-    """A page with these figures between its two marks."""
+    """Return a page with these figures between its two marks."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}\n\n{figures}\n\n{_END}{after}"
@@ -208,7 +208,7 @@ PAGES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def whole(kept: dict[str, Any]) -> str:
-    """The page."""
+    """Return the page."""
     parts = [_HEAD.format(version=holdfast.__version__), _ADAPTERS]
     for kind in _KINDS:
         for name, case in CASES.items():

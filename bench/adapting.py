@@ -32,12 +32,12 @@ class Side:
         self._empty = 0
 
     async def begin(self) -> None:
-        """The first step, which makes what is needed, is not counted."""
+        """Take the first step, which creates what is needed and is not counted."""
         await self._step(0)
         self._empty = await self._size()
 
     async def go(self, number: int) -> None:
-        """One step."""
+        """Take one step."""
         before = written()
         begin = time.perf_counter_ns()
         await self._step(number)
@@ -50,7 +50,7 @@ class Side:
         self._sizes[number] = await self._size() - self._empty
 
     async def figures(self) -> dict[str, Any]:
-        """All that is known of it."""
+        """Return all figures."""
         await self._look(len(self._spent))
         return {"spent": self._spent, "sizes": self._sizes, "written": self._written}
 

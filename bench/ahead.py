@@ -45,7 +45,7 @@ class Ahead:
         self._left_out: set[str] = set()
 
     def prepare(self, folder: str) -> None:
-        """Ours and theirs, each in its own environment."""
+        """Start ours and theirs, each in its own environment."""
         self._ours = Rival(sys.executable)
         python = python_of("peers")
         if python is None:
@@ -60,7 +60,7 @@ class Ahead:
                 one.end()
 
     def measure(self, folder: str) -> None:
-        """One round: ours before, between and after the others."""
+        """Run one round: ours before, between and after the others."""
         for is_durable in (False, True):
             for name in self.RIVALS:
                 if self._others is None or name in self._left_out:
@@ -100,7 +100,7 @@ class Ahead:
         return spent
 
     def lines(self) -> list[Line]:
-        """The table's lines: how many times longer the others take."""
+        """Return the table's lines: how many times longer the others take."""
         return [*self._lines(is_durable=False), *self._lines(is_durable=True)]
 
     def _lines(self, *, is_durable: bool) -> list[Line]:

@@ -37,7 +37,7 @@ class Away:
         self._sync_ms: list[float] = []
 
     def measure(self, folder: str) -> None:
-        """One round: the floor, ours, and both on a disk that takes 20 ms for a sync."""
+        """Run one round: the floor, ours, and both on a disk that takes 20 ms for a sync."""
         for name, disk, each in (("", Disk(), self._each), ("slow", SlowDisk(_SLOW_S), self._slow_each)):
             bare = [_bare_step(folder, disk) for _ in range(_SESSIONS)]
             self._found[f"{name}-floor" if name else "floor"].append(_away_ms(bare, each))
@@ -53,7 +53,7 @@ class Away:
                     session.close()
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         found = []
         for name, floor, goal, said in (
             ("ours", "floor", "stall", f"{_SESSIONS} sessions"),
@@ -102,7 +102,7 @@ class _Watched(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # 
 
 
 def _away_ms(steps: list[Step], each: int) -> float:
-    """All of them at once, so many steps each, in a loop that is watched."""
+    """Run all of them at once, so many steps each, in a loop that is watched."""
     selector = _Watched()
     texts = [step(number * 4 + 1).text for number in range(each)]
 

@@ -37,7 +37,7 @@ class Fork:
                 _fill(hf, f"of-{count}", count)
 
     def measure(self, folder: str) -> None:
-        """One round: one of each in turn, as the disk changes its pace."""
+        """Run one round: one of each in turn, as the pace of the disk changes."""
         spent: dict[int, list[int]] = {count: [] for count in self._spent}
         with holdfast.open(self._folder) as hf:
             for _ in range(self._forks):
@@ -50,7 +50,7 @@ class Fork:
             self._spent[count].append(median(times))
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         short, long = self._spent[self._short], self._spent[self._long]
         return [
             line_of(
@@ -76,7 +76,7 @@ class Archive:
         self._read_plain: list[float] = []
 
     def measure(self, folder: str) -> None:
-        """One round."""
+        """Run one round."""
         store = os.path.join(folder, "archive")
         with holdfast.open(store) as hf:
             _fill(hf, "old", self._count, said=_prose())
@@ -94,7 +94,7 @@ class Archive:
         self._read_plain.append(plain)
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         before, after = self._sizes
         read = zip(self._read, self._read_plain, strict=True)
         ours, floor = f"{after / _MB:.1f} MB", f"{before / _MB:.1f} MB"
@@ -128,7 +128,7 @@ class ManyForks:
         self._spent: dict[str, dict[int, float]] = {"redact": {}, "erase": {}}
 
     def measure(self, folder: str) -> None:
-        """One round: a store of few forks, and one of many."""
+        """Run one round: a store of few forks, and one of many."""
         for count in (self._few, self._many):
             with holdfast.open(os.path.join(folder, f"forks-{count}")) as hf:
                 with hf.session("p") as session:
@@ -140,7 +140,7 @@ class ManyForks:
                 self._spent["erase"][count] = _timed(lambda: hf.erase("p"))[0]
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         return [
             line_of(
                 f"hf.{verb} with {self._many:,} forks: each (with {self._few})",
@@ -164,7 +164,7 @@ def _fill(hf: Any, id: str, count: int, said: Iterator[str] | None = None) -> No
 
 
 def _prose() -> Iterator[str]:
-    """Words that are as frequent as in a language, in no order, and never the same passage twice.
+    """Yield words with the frequencies of a language, in no order, and never the same passage twice.
 
     The texts of the workload overlap, from which a compression would profit as with no real log.
     """

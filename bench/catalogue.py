@@ -60,7 +60,7 @@ class Lists:
         self._rivals: dict[str, float] = {}
 
     def prepare(self, folder: str) -> None:
-        """The stores, and a bare table for the middle one; the rivals' lists, measured once."""
+        """Create the stores, and a bare table for the middle one; measure the rivals' lists once."""
         self._folder = folder
         crowd = Crowd(6, chars_max=400)
         for size in self._sizes:
@@ -76,7 +76,7 @@ class Lists:
                 self._rivals[name] = found["list_ns"]
 
     def measure(self, folder: str) -> None:
-        """One round: every size, the floor between; then a fresh process over the largest."""
+        """Run one round: every size, the floor between; then a fresh process over the largest."""
         costs: dict[int, float] = {}
         in_order: dict[int, float] = {}
         with closing(sqlite3.connect(os.path.join(self._folder, "floor.db"))) as floor:
@@ -105,7 +105,7 @@ class Lists:
         return found
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         return [*self._ratio_lines(), *self._rival_lines(), *self._crowded_lines()]
 
     def _ratio_lines(self) -> list[Line]:
@@ -228,7 +228,7 @@ class Search:
         self._rivals: dict[str, float] = {}
 
     def prepare(self, folder: str) -> None:
-        """The store, and the same texts in full-text tables: all that a hit tells, and less."""
+        """Create the store, and the same texts in full-text tables: with everything that a hit shows, and with less."""
         self._folder = folder
         crowd = Crowd(self._events)
         self._bytes = crowd.fill(os.path.join(folder, "words"), self._sessions)
@@ -250,7 +250,7 @@ class Search:
             self._rivals["llm"] = found["search_ns"]
 
     def measure(self, folder: str) -> None:
-        """One round: the index made anew, then every query, ours and bare in turn."""
+        """Run one round: rebuild the index, then every query, ours and bare in turn."""
         store = os.path.join(self._folder, "words")
         with holdfast.open(store) as hf:
             begin = time.perf_counter()
@@ -269,7 +269,7 @@ class Search:
                     found[name].append(median(times))
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         where = f"{self._sessions:,} x {self._events} events"
         kinds = {
             "rare": "a rare word",
@@ -368,7 +368,7 @@ class Feeding:
         self._slow_alone: list[float] = []
 
     def measure(self, folder: str) -> None:
-        """One round: without, with, with one that never rests, without."""
+        """Run one round: without, with, with one that never rests, without."""
         before = self._append(os.path.join(folder, "before"), "alone")
         fed = self._append(os.path.join(folder, "fed"), "fed")
         restless = self._append(os.path.join(folder, "restless"), "restless")
@@ -406,7 +406,7 @@ class Feeding:
         return spent
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         found, alone = self._found, self._found["alone"]
         slow = zip(found["slow"], self._slow_alone, strict=True)
         return (

@@ -17,7 +17,7 @@ FOLDER = os.path.join(ROOT, "docs", "internals", "pictures")
 
 
 def draw(sections: Mapping[str, Section]) -> None:
-    """Every chart that the figures are there for."""
+    """Draw every chart that has figures."""
     found = {line.goal: line for one in sections.values() for line in one.lines if line.goal}
     if marks := _marks(found):
         save("bench-marks.svg", bars("Share of the mark: shorter is better", marks, at=1.0))

@@ -34,7 +34,7 @@ class ChatStart:
         self._prompt: list[float] = []
 
     def prepare(self, folder: str) -> None:
-        """A store; one start, so that everything is compiled as after an installation."""
+        """Create a store; start once, so that everything is compiled as after an installation."""
         left_out = ("NO_COLOR", "PYTHONDONTWRITEBYTECODE", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL")
         self._environment = {name: value for name, value in os.environ.items() if name not in left_out}
         self._environment |= {
@@ -45,13 +45,13 @@ class ChatStart:
         self._start()
 
     def measure(self, folder: str) -> None:
-        """One round."""
+        """Run one round."""
         firsts, prompts = zip(*(self._start() for _ in range(self._starts)), strict=True)
         self._first.append(median(firsts))
         self._prompt.append(median(prompts))
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         return [
             line_of("ms from the start of holdfast chat to its first line", self._first, None).shows("chat-line"),
             line_of("the same to the prompt, where one can type", self._prompt, None).shows("chat-prompt"),

@@ -68,7 +68,7 @@ def floor_raw(store: str) -> int:
 
 
 def load_events(store: str) -> int:
-    """Every event of the session, verified."""
+    """Read every event of the session, verified."""
     from holdfast import Holdfast
 
     return _timed(lambda: list(Holdfast(store).events(SESSION)))
@@ -88,26 +88,26 @@ def known_steps(store: str, count: str) -> int:
 
 
 def load_data(store: str) -> int:
-    """Every event of the session, verified, with its data decoded."""
+    """Read every event of the session, verified, with its data decoded."""
     from holdfast import Holdfast
 
     return _timed(lambda: [event.data for event in Holdfast(store).events(SESSION)])
 
 
 def open_session(store: str) -> int:
-    """The session open for writing: verified, folded, lease held."""
+    """Open the session for writing: verified, folded, lease held."""
     from holdfast import Holdfast
 
     return _timed(lambda: Holdfast(store).session(SESSION))
 
 
 def open_messages(store: str) -> int:
-    """The session open for writing, and its conversation."""
+    """Open the session for writing, and make its conversation."""
     return _timed(_conversation_of(store))
 
 
 def recover(store: str) -> int:
-    """A conversation that the provider accepts, from the log; the code for it is loaded."""
+    """Make a conversation that the provider accepts from the log, with the code for it loaded."""
     from holdfast import Holdfast
     from holdfast.replay import recover as loaded
 
@@ -116,7 +116,7 @@ def recover(store: str) -> int:
 
 
 def save_session(store: str) -> int:
-    """One more event in a session that is open, flushed, with a snapshot; the median of seven."""
+    """Append one event to an open session, flush, take a snapshot; return the median of seven."""
     from holdfast import Holdfast
 
     def save() -> None:
@@ -131,7 +131,7 @@ def save_session(store: str) -> int:
 
 
 def resume_session(store: str) -> int:
-    """The session open for writing, and its last turns with their data."""
+    """Open the session for writing, and read its last turns with their data."""
     holdfast = _warm(store)
 
     def work() -> Any:
@@ -142,13 +142,13 @@ def resume_session(store: str) -> int:
 
 
 def read_tail(store: str) -> int:
-    """The last turns with their data."""
+    """Read the last turns with their data."""
     holdfast = _warm(store)
     return _timed(lambda: _last_turns(holdfast(store)))
 
 
 def _warm(store: str) -> Any:
-    """The library, with what opens and reads a session loaded: that has a line of its own."""
+    """Load the library with everything that opens and reads a session: that has a line of its own."""
     from holdfast import Holdfast
 
     with Holdfast(f"{store}-warm") as hf:
@@ -246,7 +246,7 @@ def write_session(store: str, count: str) -> dict[str, int]:
 
 
 def _written() -> int:
-    """The bytes that this process has given to write calls."""
+    """Return the bytes that this process has passed to write calls."""
     with open("/proc/self/io", "rb") as file:
         rows = dict(row.split(b":") for row in file)
     return int(rows[b"wchar"])

@@ -86,7 +86,7 @@ class Command:
         self._verbs: dict[str, list[float]] = {}
 
     def prepare(self, folder: str) -> None:
-        """A store; each program once, so that it is compiled as after an installation."""
+        """Create a store; run each program once, so that it is compiled as after an installation."""
         self._store = shared_crowd(folder, self._count)
         # Verbs that write have a copy to themselves.
         self._own = shutil.copytree(self._store, os.path.join(folder, "command"), dirs_exist_ok=True)
@@ -101,7 +101,7 @@ class Command:
                 self._run(*command)
 
     def measure(self, folder: str) -> None:
-        """One round."""
+        """Run one round."""
         turns = [[self._run(*each) for each in self._commands()] for _ in range(self._starts)]
         medians = [median(times) for times in zip(*turns, strict=True)]
         for kept, found in zip((self._floor, self._ours, self._long), medians, strict=True):
@@ -109,7 +109,7 @@ class Command:
         self._measure_verbs()
 
     def _measure_verbs(self) -> None:
-        """Every verb in turn with what loads its libraries alone, by processor time."""
+        """Run every verb in turn with the loading of its libraries alone, by processor time."""
         listed = [_HOLDFAST, "--store", self._own, "list", "--json", "--limit", "2"]
         found = subprocess.run(listed, check=True, capture_output=True, env=self._environment).stdout
         first, second = (row["session_id"] for row in json.loads(found)["sessions"])
@@ -144,7 +144,7 @@ class Command:
         return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
     def lines(self) -> list[Line]:
-        """The table's lines: a plain list, and one that loads the whole command."""
+        """Return the table's lines: a plain list, and one that loads the whole command."""
         plain = f"holdfast list, {self._count:,} sessions (python -c pass)"
         return [
             self._line(plain, self._ours).shows("command"),
@@ -161,7 +161,7 @@ class Command:
         )
 
     def _commands(self) -> tuple[list[str], ...]:
-        """A bare start, a plain list, and a list that goes the long way."""
+        """Return the commands: a bare start, a plain list, and a list that needs the whole command."""
         listing = [_HOLDFAST, "--store", self._store, "list"]
         return [sys.executable, "-c", "pass"], listing, [*listing, "--sort", "created"]
 

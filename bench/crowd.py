@@ -62,7 +62,7 @@ class Crowd:
         return size
 
     def log(self, number: int, count: int) -> bytes:
-        """The log of session ``number`` of ``count``, which come a minute after one another."""
+        """Return the log of session ``number`` of ``count``, which follow each other by a minute."""
         rare = _rare_word(number, count)
         is_tagged = number % _TAGGED_EVERY == 0
         events = self._template(number % _TEMPLATES, is_rare=rare is not None, is_tagged=is_tagged)
@@ -114,7 +114,7 @@ class Crowd:
 
 
 def shared_crowd(folder: str, count: int) -> str:
-    """A store of short sessions beside a case's own folder, made by whoever needs it first.
+    """Return a store of short sessions beside a case's own folder, created by the first case that needs it.
 
     Making 100,000 sessions takes minutes: the cases of a run that only look at them share them, and
     so large a store stays for the next run.
@@ -142,13 +142,13 @@ def _fingerprint() -> str:
 
 
 def rare_words(count: int) -> list[str]:
-    """The words that ten sessions each have, in a store of so many sessions."""
+    """Return words that ten sessions each have, in a store of so many sessions."""
     words = min(_RARE_WORDS, max(1, count // _RARE_SESSIONS))
     return [RARE[:-2] + f"{number:02d}" for number in range(words)]
 
 
 def common_words(count: int) -> list[str]:
-    """Words as any other of the workload: very many events have them."""
+    """Return words of the workload that very many events have."""
     words = (word for word in step(1).text.split() if word.isalpha() and len(word) > 3)
     return sorted(set(words))[:count]
 
@@ -170,7 +170,7 @@ def _path(index: int) -> str:
 
 
 def _rare_word(number: int, count: int) -> str | None:
-    """The rare word of a session, if it has one."""
+    """Return the rare word of a session, if it has one."""
     words = rare_words(count)
     place = number % max(1, count // _RARE_SESSIONS)
     return words[place] if place < len(words) else None

@@ -48,39 +48,39 @@ class Line(NamedTuple):
 
 
 def line_of(what: str, ratios: Sequence[float], mark: float | None, *, ours: str = "", floor: str = "") -> Line:
-    """A line from one ratio per round."""
+    """Return a line from one ratio per round."""
     return Line(what, median(ratios), (min(ratios), max(ratios)), mark, ours, floor)
 
 
 def ratios_of(ours: Sequence[float], floors: Sequence[float]) -> list[float]:
-    """Ours to the floor of the same round, round by round."""
+    """Return the ratios of ours to the floor of the same round, round by round."""
     return [one / floor for one, floor in zip(ours, floors, strict=True)]
 
 
 def high(spent: Sequence[float], share: float) -> float:
-    """The value that so large a share of all stays below."""
+    """Return the value that so large a share of all stays below."""
     return sorted(spent)[min(len(spent) - 1, int(len(spent) * share))]
 
 
 def exponent(points: Sequence[tuple[int, float]]) -> float:
-    """The slope of log(cost) over log(n), by least squares: 0 is flat, 1 is linear."""
+    """Return the slope of log(cost) over log(n), by least squares: 0 is flat, 1 is linear."""
     xs = [math.log(n) for n, _ in points]
     ys = [math.log(cost) for _, cost in points]
     return statistics.linear_regression(xs, ys).slope
 
 
 def micros(nanoseconds: float) -> str:
-    """A duration for people."""
+    """Return a duration for people."""
     return f"{nanoseconds / 1e3:.2f} us"
 
 
 def millis(nanoseconds: float) -> str:
-    """A duration for people."""
+    """Return a duration for people."""
     return f"{nanoseconds / 1e6:.1f} ms"
 
 
 def alternated(count: int, *works: Callable[[], Any]) -> list[float]:
-    """The median nanoseconds of each, called in turn, so that all see the same machine."""
+    """Return the median nanoseconds of each, called in turn, so that all see the same machine."""
     spent: list[list[int]] = [[] for _ in works]
     for _ in range(count):
         for work, times in zip(works, spent, strict=True):

@@ -38,7 +38,7 @@ class SlowDisk(Disk):
 
 
 def open_plain(folder: str) -> int:
-    """A fresh file to append to."""
+    """Open a fresh file to append to."""
     path = os.path.join(folder, f"floor-{time.monotonic_ns()}")
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o600)
 

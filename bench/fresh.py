@@ -26,12 +26,12 @@ class Bytes:
         self._found: list[dict[str, int]] = []
 
     def measure(self, folder: str) -> None:
-        """One round."""
+        """Run one round."""
         store = os.path.join(folder, "bytes")
         self._found.append(ask("write_session", store, str(self._count)))
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         return [self._line("bytes on disk, snapshots included", "disk"), self._line("bytes written", "written")]
 
     def _line(self, what: str, name: str) -> Line:
@@ -66,7 +66,7 @@ class Syncs:
         self._ratios.append(inside.count("sync(") / count)
 
     def lines(self) -> list[Line]:
-        """The table's lines; none without strace."""
+        """Return the table's lines; none without strace."""
         if not self._ratios:
             return []
         return [line_of("syncs per flush (counted)", self._ratios, None, floor="1").shows("flush-syncs")]
@@ -93,11 +93,11 @@ class Load:
         self._stores: dict[str, str] = {}
 
     def prepare(self, folder: str) -> None:
-        """The stores; loads work on copies."""
+        """Create the stores; loads work on copies."""
         self._stores = _stores(folder, self._count)
 
     def measure(self, folder: str) -> None:
-        """One round: floor, half of the loads, floor, the others, floor."""
+        """Run one round: floor, half of the loads, floor, the others, floor."""
         stores = self._stores
         floors = [ask("floor_typed", stores["plain"])]
         self._raw.append(ask("floor_raw", stores["plain"]))
@@ -110,7 +110,7 @@ class Load:
         self._save.append(on_copy("save_session", stores["plain"]))
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         found = []
         for job, (what, _, goal) in self._JOBS.items():
             line = self._line(f"load {self._count:,}: {what} (decode_lines, typed)", job, self._floors)
@@ -145,11 +145,11 @@ class Memory:
         self._floor: list[int] = []
 
     def prepare(self, folder: str) -> None:
-        """The store."""
+        """Create the store."""
         self._store = _stores(folder, self._count)["plain"]
 
     def measure(self, folder: str) -> None:
-        """One round."""
+        """Run one round."""
         store = self._store
         self._payload = os.path.getsize(log_path(store))
         found = on_copy("memory_session", store)
@@ -158,7 +158,7 @@ class Memory:
         self._floor.append(ask("memory_floor", store)["held"])
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         payload = f"{self._payload / 1e6:.1f} MB"
         return [
             self._line("a loaded session with its messages", self._held, payload).shows("memory"),
@@ -188,7 +188,7 @@ class Imports:
         self._spent: list[tuple[float, ...]] = []
 
     def measure(self, folder: str) -> None:
-        """One round: all of them in turn, again and again."""
+        """Run one round: all of them in turn, again and again."""
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": os.path.join(folder, "compiled")}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for code in self._CODES:
@@ -197,7 +197,7 @@ class Imports:
         self._spent.append(tuple(median(each) for each in zip(*turns, strict=True)))
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         what = "import holdfast, above a bare interpreter (msgspec and orjson)"
         first_use = "the same with what the first open() loads (msgspec and orjson)"
         return [self._line(what, 2).shows("import"), self._line(first_use, 3)]
@@ -217,7 +217,7 @@ def _run(code: str, environment: dict[str, str]) -> int:
 
 
 def _stores(folder: str, count: int) -> dict[str, str]:
-    """Two stores with the same session, one of them with a snapshot near its end."""
+    """Return two stores with the same session, one of them with a snapshot near its end."""
     found = {kind: os.path.join(folder, f"{kind}-{count}") for kind in ("plain", "snapshot")}
     for kind, store in found.items():
         if not os.path.exists(store):
@@ -236,7 +236,7 @@ def _fill(store: str, count: int, *, snapshot: bool) -> None:
 
 
 def on_copy(job: str, store: str) -> Any:
-    """A job on a copy: a process that ends without closing must leave nothing to the next one."""
+    """Run a job on a copy: a process that ends without closing must leave nothing to the next one."""
     with tempfile.TemporaryDirectory(dir=os.path.dirname(store)) as folder:
         copy = os.path.join(folder, "store")
         shutil.copytree(store, copy)

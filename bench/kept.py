@@ -39,12 +39,12 @@ def machine() -> str:
 
 
 def section(lines: Sequence[Line], rounds: int, seconds: float, failed: str = "") -> Section:
-    """A section that was measured here and now."""
+    """Return a section that was measured here and now."""
     return Section(rounds, round(seconds, 1), machine(), list(lines), failed)
 
 
 def kept(path: str = PATH) -> dict[str, Section]:
-    """Every section by its name; none if nothing was measured yet."""
+    """Return every section by its name; none if nothing was measured yet."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         return msgspec.json.decode(file.read(), type=dict[str, Section])
     return {}
@@ -61,7 +61,7 @@ def keep(found: Mapping[str, Section], path: str = PATH) -> dict[str, Section]:
 
 
 def _readable(sections: Mapping[str, Section]) -> bytes:
-    """A row for each line of each section, so that a change of one is a change of one row."""
+    """Encode a row for each line of each section, so that a changed figure changes one row."""
     encode = msgspec.json.encode
     parts = []
     for name, one in sections.items():

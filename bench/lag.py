@@ -31,7 +31,7 @@ class Lag:
         self._events: list[int] = []
 
     def measure(self, folder: str) -> None:
-        """One round."""
+        """Run one round."""
         with holdfast.open(os.path.join(folder, "lag")) as hf, hf.session("burst") as session:
             session.user("the first event opens the file")
             burst = _Burst(session, self._BURST, self._PAUSE_S)
@@ -51,7 +51,7 @@ class Lag:
         return (time.perf_counter() - recorded_at) * 1e3
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         count = f"{median(self._events):,.0f} events meanwhile"
         what = "ms until an event of a burst is found"
         return [

@@ -28,7 +28,7 @@ class Append:
         self._spent: dict[str, list[float]] = {"append": [], "append-loop": []}
 
     def measure(self, folder: str) -> None:
-        """One round: as a program calls it, and as a coroutine of a running loop does."""
+        """Run one round: as a program calls it, and as a coroutine of a running loop does."""
         floors = append_floor(folder, self._count)
         for name, store, run in (("append", "append", _appended), ("append-loop", "loop", _appended_in_loop)):
             with holdfast.open(os.path.join(folder, store)) as hf, hf.session() as session:
@@ -38,7 +38,7 @@ class Append:
         self._floor.append(median(floors))
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         said = {
             "append": "append p50 (encode + one write)",
             "append-loop": "append p50 in an event loop (encode + one write)",
@@ -104,7 +104,7 @@ class Flush:
         self._floor: list[float] = []
 
     def measure(self, folder: str) -> None:
-        """One round."""
+        """Run one round."""
         ours, floor = self._flush(folder)
         self._ours.append(median(ours))
         self._floor.append(median(floor))
@@ -132,7 +132,7 @@ class Flush:
         return ours, floor
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         ours, floor = micros(median(self._ours)), micros(median(self._floor))
         what = "append and flush p50 (write + fdatasync)"
         return [line_of(what, self._ratios, None, ours=ours, floor=floor).shows("flush")]
@@ -150,7 +150,7 @@ class Growth:
         self._messages: list[dict[int, float]] = []
 
     def prepare(self, folder: str) -> None:
-        """The long sessions, which a few hundred events more in each round make hardly longer."""
+        """Create the long sessions, which a few hundred more events in each round hardly lengthen."""
         self._store = os.path.join(folder, "growth")
         with self._open() as hf:
             for size in self._sizes:
@@ -160,7 +160,7 @@ class Growth:
             hf.list(1)  # the catalogue catches up
 
     def measure(self, folder: str) -> None:
-        """One round: short sessions anew, long ones as they are."""
+        """Run one round: short sessions anew, long ones as they are."""
         append: dict[int, float] = {}
         messages: dict[int, float] = {}
         with self._open() as hf:
@@ -193,7 +193,7 @@ class Growth:
         return median(appends), median(afters)
 
     def lines(self) -> list[Line]:
-        """The table's lines: the ratios are exponents here."""
+        """Return the table's lines: the ratios are exponents here."""
         return [
             self._line("append", self._append).shows("growth"),
             self._line('messages("anthropic") after one append', self._messages).shows("messages"),

@@ -39,7 +39,7 @@ class Together:
         self._rates: dict[str, list[float]] = {}
 
     def measure(self, folder: str) -> None:
-        """One round: the floor before, between and after."""
+        """Run one round: the floor before, between and after."""
         for how, disk, each in (("", Disk(), self._each // 2), ("slow ", SlowDisk(_SLOW_S), 1)):
             floors = [_floor_rate(folder, disk, each)]
             for name, store in (
@@ -55,7 +55,7 @@ class Together:
         self._rates.setdefault(name, []).append(rate)
 
     def lines(self) -> list[Line]:
-        """The table's lines: more is better."""
+        """Return the table's lines: more is better."""
         return [
             _rates_line(
                 f"{name}: {SESSIONS} sessions, each event flushed{said}, events per second"
@@ -76,7 +76,7 @@ def _sqlite_on(disk: Disk, path: str) -> SQLiteStore:
 
 
 def _floor_rate(folder: str, disk: Disk, each: int) -> float:
-    """Events per second of as many plain files, each written and synced in turn."""
+    """Return the events per second of as many plain files, each written and synced in turn."""
     files = [open_plain(folder) for _ in range(SESSIONS)]
     begin = time.perf_counter()
     for _ in range(each):
@@ -116,7 +116,7 @@ class Processes:
         self._started: list[_Worker] = []
 
     def prepare(self, folder: str) -> None:
-        """The processes, which wait for work."""
+        """Start the processes, which wait for work."""
         self._started = [_Worker(folder, number) for number in range(self.PROCESSES)]
 
     def finish(self) -> None:
@@ -125,7 +125,7 @@ class Processes:
             worker.end()
 
     def measure(self, folder: str) -> None:
-        """One round: the floor before and after ours."""
+        """Run one round: the floor before and after ours."""
         for how, count in self._counts.items():
             before = self._rate(f"plain {how} {count}")
             self._ours[how].append(self._rate(f"ours {how} {count}"))
@@ -133,7 +133,7 @@ class Processes:
             self._floor[how].append((before + after) / 2)
 
     def lines(self) -> list[Line]:
-        """The table's lines: more is better."""
+        """Return the table's lines: more is better."""
         return [
             _rates_line(
                 f"{self.PROCESSES} processes, {what}events per second ({bare})", self._ours[how], self._floor[how], goal
@@ -142,7 +142,7 @@ class Processes:
         ]
 
     def _rate(self, work: str) -> float:
-        """Events per second of all processes together, from one sign to the end of the last."""
+        """Return the events per second of all processes together, from one signal to the end of the last."""
         begin = time.perf_counter()
         for worker in self._started:
             worker.tell(work)

@@ -47,7 +47,7 @@ def _opened(hf: holdfast.Holdfast) -> object:
 
 
 def _last_turns(hf: holdfast.Holdfast) -> object:
-    """The messages of the last turns, of events that are read from the end."""
+    """Return the messages of the last turns, from events read from the end."""
     from holdfast.replay import Conversation
 
     found, turns = [], 0

@@ -72,7 +72,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, cost: dict[str, dict[str, float]], counts: dict[str, int], **rest: float) -> Measured:
-        """From the costs of events one by one, of events together, of sessions and of renewals."""
+        """Derive them from the costs of single events, of events together, of sessions and of renewals."""
         fits = {}
         for side in ("app", "db"):
             rows = [(cost[how]["commits"], counts[how], cost[how][side]) for how in ("alone", "together")]
@@ -137,7 +137,7 @@ class Plan:
         )
 
     def _app_cores(self) -> float:
-        """A turn is a batch in the worst case: nothing is shared inside of a process."""
+        """Return the cores of the applications; a turn is a batch in the worst case: a process shares nothing."""
         one = self.measured
         used = self.peak_s * (one.app_event_us + one.app_index_us + one.app_batch_us / _TURN_EVENTS)
         return (used + self.sessions_peak_s * one.app_session_us) / 1e6 / self.assumed.busy
@@ -185,7 +185,7 @@ def simulate(
     commit_ms: float | None = None,
     seconds: float = 10.0,
 ) -> Played:
-    """One of the databases and its processes at ``load`` times the peak, the same at every run.
+    """Simulate one of the databases and its processes at ``load`` times the peak, the same at every run.
 
     Turns come at random. A process sends one batch at a time: all that came meanwhile. The database
     has so many cores, and a commit waits for its disk: together with others, or, as ``serial``
@@ -271,7 +271,7 @@ class _Play:
 
 
 def rows_of(plan: Plan) -> list[tuple[str, Any]]:
-    """The plan for people."""
+    """Return the plan for people."""
     return [
         ("events per second, mean", f"{plan.mean_s:,.0f}"),
         ("events per second, peak", f"{plan.peak_s:,.0f}"),
@@ -290,5 +290,5 @@ def rows_of(plan: Plan) -> list[tuple[str, Any]]:
 
 
 def _connections(plan: Plan) -> int:
-    """Of the processes whose users live in one database."""
+    """Return the connections of the processes whose users live in one database."""
     return math.ceil(plan.processes / plan.databases) * plan.assumed.connections

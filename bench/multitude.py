@@ -111,7 +111,7 @@ def _job(url: str, job: str, count: int) -> dict[str, Any]:
 
 
 def _verb(url: str, words: list[str]) -> dict[str, Any]:
-    """One run of the command: its time, its processor time and its highest memory."""
+    """Run the command once; return its time, its processor time and its highest memory."""
     begin = time.perf_counter()
     command = [sys.executable, "-m", "holdfast", *words, "--store", url]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
@@ -142,7 +142,7 @@ def _place(kind: str) -> Iterator[Callable[[str], str]]:
 
 
 def _measure(kind: str, sessions: int, skipped: list[str]) -> Iterator[dict[str, Any]]:
-    """The figures so far, after each of them: a run that is broken off has measured something."""
+    """Yield the figures so far, after each of them: an interrupted run still has results."""
     found: dict[str, Any] = {}
     with _place(kind) as address, tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         for count in (_FEW, sessions):
@@ -166,7 +166,7 @@ def _works(url: str, count: int, folder: str, skipped: list[str]) -> Iterator[tu
 
 
 def table(figures: dict[str, Any]) -> str:
-    """The figures as Markdown; the same for the same figures."""
+    """Return the figures as Markdown; the same for the same figures."""
     head = ["| | " + " | ".join(figures) + " |", "|---|" + "--:|" * len(figures)]
     few = str(_FEW)
     lines = []
@@ -218,7 +218,7 @@ def _seconds(value: float) -> str:
 
 
 def page_with(page: str, figures: str) -> str:
-    """The page with other figures between its two marks."""
+    """Return the page with other figures between its two marks."""
     before, _, rest = page.partition(BEGIN)
     return f"{before}{BEGIN}\n\n{figures}\n\n{END}{rest.partition(END)[2]}"
 

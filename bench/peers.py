@@ -46,7 +46,7 @@ class Databases:
         self._number = 0
 
     def url(self) -> str:
-        """A new database. Raises RuntimeError if there can be none."""
+        """Create a database. Raises RuntimeError if that is impossible."""
         if self.missing:
             raise RuntimeError(self.missing)
         if self._server is None:
@@ -58,7 +58,7 @@ class Databases:
         return self._server.url.rpartition("/")[0] + f"/{name}"
 
     def counts(self) -> tuple[int, int]:
-        """Bytes of the write-ahead log so far, and how often it was synced."""
+        """Return the bytes of the write-ahead log so far, and how often it was synced."""
         assert self._server is not None
         row = asyncio.run(_fetch(self._server.url, _WAL))
         return int(row[0]), int(row[1])
@@ -90,7 +90,7 @@ def _scratch() -> Iterator[str]:
 
 
 def measure_store(name: str, databases: Databases) -> dict[str, Any]:
-    """One store of somebody: as it is shipped, without its syncs, and its syncs counted."""
+    """Measure one other store: as it is shipped, without its syncs, and with its syncs counted."""
     store = STORES[name]
     python = python_of(store.place)
     if python is None:
@@ -125,7 +125,7 @@ def measure_store(name: str, databases: Databases) -> dict[str, Any]:
 
 
 def measure_adapter(name: str, databases: Databases) -> dict[str, Any]:
-    """One framework on its own store and on ours, step by step in turn; then its syncs counted."""
+    """Measure one framework on its own store and on ours, step by step in turn; then count its syncs."""
     case = CASES[name]
     names = ("theirs", "ours", "ours-os") if not case.syncs else ("theirs", "ours")
     found: dict[str, Any]

@@ -40,7 +40,7 @@ class Redaction:
         self._words: list[float] = []
 
     def prepare(self, folder: str) -> None:
-        """The texts: the standard library's source, our own with its pages, and a long log."""
+        """Prepare the texts: the standard library's source, our own with its pages, and a long log."""
         library = Path(sysconfig.get_path("stdlib"))
         self._texts = {
             "code of the standard library": self._text(sorted(library.glob("*.py"))),
@@ -52,7 +52,7 @@ class Redaction:
         self._spent = {name: [] for name in self._texts}
 
     def measure(self, folder: str) -> None:
-        """One round."""
+        """Run one round."""
         scanner = Scanner(clock=lambda: 0.0)
         for name, text in self._texts.items():
             begin = time.process_time()  # nothing waits here, and others are at work

@@ -36,7 +36,7 @@ class Resume:
                     call = record(session, step(index), call)
 
     def measure(self, folder: str) -> None:
-        """One round: each size twice in turn, the bare tail between."""
+        """Run one round: each size twice in turn, the bare tail between."""
         found: dict[tuple[int, str], list[float]] = {}
         for _ in range(2):
             for size in self._sizes:
@@ -49,7 +49,7 @@ class Resume:
             self._read[size].append(min(found[size, "read_tail"]))
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         small, large = self._sizes
         flat = line_of(
             f"resume to the last 50 turns, {large:,} events (of {small:,})",

@@ -33,7 +33,7 @@ _SESSIONS = 64
 
 
 def measure(*, quick: bool) -> Measured:
-    """The figures of this machine. Raises RuntimeError without a server."""
+    """Measure this machine. Raises RuntimeError without a server."""
     from bench import server
 
     why = server.missing()
@@ -152,7 +152,7 @@ def _one_by_one(session: Any, count: int) -> None:
 
 
 def _together(sessions: list[Any], each: int) -> None:
-    """Every session at once, a flush after four events, as a turn of a conversation has."""
+    """Append to every session at once, with a flush after four events, like a turn of a conversation."""
 
     async def talk(session: Any) -> None:
         for index in range(each):
@@ -196,7 +196,7 @@ def _archive_ratio() -> float:
 
 
 def tables(measured: Measured, assumed: Assumptions) -> str:
-    """The figures as Markdown; the same for the same figures."""
+    """Return the figures as Markdown; the same for the same figures."""
     plan = Plan(measured, assumed)
     parts = [
         _table(("measured on one machine", ""), _measured_rows(measured)),
@@ -288,14 +288,14 @@ def _table(head: tuple[str, ...], rows: list[Any]) -> str:
 
 
 def page_with(page: str, figures: str) -> str:
-    """The page with other figures between its two marks."""
+    """Return the page with other figures between its two marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}"
 
 
 def kept() -> Measured:
-    """The figures of the last run that was kept."""
+    """Return the figures of the last stored run."""
     with open(KEPT, "rb") as file:
         return msgspec.json.decode(file.read(), type=Measured)
 

@@ -30,7 +30,7 @@ class Sealing:
         self._spent: dict[str, list[tuple[float, float]]] = {}
 
     def measure(self, folder: str) -> None:
-        """One round."""
+        """Run one round."""
         key = os.urandom(32)
         plain = holdfast.open(os.path.join(folder, f"plain-{key.hex()[:8]}"))
         sealed = holdfast.open(os.path.join(folder, f"sealed-{key.hex()[:8]}"), key=key, seal=True)
@@ -64,7 +64,7 @@ class Sealing:
         self._spent.setdefault(name, []).append(spent)
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         found = []
         for name, pairs in self._spent.items():
             plain, sealed = median([one for one, _ in pairs]), median([one for _, one in pairs])

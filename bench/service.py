@@ -47,7 +47,7 @@ class Service:
         self._load_rates: list[float] = []
 
     def measure(self, folder: str) -> None:
-        """One round: the floors before ours, then the load."""
+        """Run one round: the floors before ours, then the load."""
         for kind in ("append", "sync"):
             with _floor(os.path.join(folder, kind), kind) as port:
                 found = asyncio.run(_hammer(port, ["/append"], "", self._requests))
@@ -145,7 +145,7 @@ class _Load:
         self.seconds = 0.0
 
     async def run(self) -> None:
-        """All of it."""
+        """Run the whole measurement."""
         with _Server(self._store, self._port) as first:
             begin = time.perf_counter()
             writing = [asyncio.ensure_future(self._write(n)) for n in range(self._writers)]

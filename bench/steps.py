@@ -54,7 +54,7 @@ class Steps:
                     session.once(f"n{number}", result, number)
 
     def measure(self, folder: str) -> None:
-        """One round."""
+        """Run one round."""
         for kind, url in self._made.items():
             with holdfast.open(url) as hf:
                 self._note(kind, self._pair(hf, "barriers"))
@@ -90,7 +90,7 @@ class Steps:
         self._spent.setdefault(name, []).append(spent)
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         return [*map(self._cost, self._spent), *map(self._pass, self._passed)]
 
     def _cost(self, name: str) -> Line:

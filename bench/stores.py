@@ -42,7 +42,7 @@ class SQLite:
         self._rival: list[Any] = []
 
     def measure(self, folder: str) -> None:
-        """One round, the rival in it, since disks are not always as quick; the counts once."""
+        """Run one round, including the rival, since the speed of disks varies; count once."""
         task = {"texts": [_TEXT] * self._flushes, "sessions": SESSIONS, "each": self._each}
         self._rival.append(rivals.ask("openai_agents", folder, task))
         with (
@@ -73,7 +73,7 @@ class SQLite:
             self._spent[name].append(value)
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         spent = self._spent
         found = [
             _ratio("sqlite: append p50 (a bare insert, WAL)", spent["append"], spent["bare"]),
@@ -156,7 +156,7 @@ class Postgres:
         self._rival: list[Any] = []
 
     def prepare(self, _folder: str) -> None:
-        """The server."""
+        """Start the server."""
         why = server.missing()
         if why is not None:
             print(f"without PostgreSQL: {why}", file=sys.stderr)
@@ -170,7 +170,7 @@ class Postgres:
             self._server.stop()
 
     def measure(self, folder: str) -> None:
-        """One round, in a schema of its own, and the rival in it."""
+        """Run one round, in a separate schema, including the rival."""
         if self._server is None:
             return
         # A thread of 1,000 messages takes it long enough that a few more of them say all.
@@ -193,7 +193,7 @@ class Postgres:
         spent["bare_many"].append(asyncio.run(_bare_rate(self._server.url, self._each, SESSIONS)))
 
     def lines(self) -> list[Line]:
-        """The table's lines; none without a server."""
+        """Return the table's lines; none without a server."""
         spent = self._spent
         if not spent["append"]:
             return []
@@ -265,7 +265,7 @@ async def _bare_rate(url: str, each: int, connections: int) -> float:
 
 
 def _in_turn(hf: Any, url: str, count: int) -> tuple[float, float, float]:
-    """An append, the same with its flush, and a bare insert: nanoseconds of each, call by call."""
+    """Return the nanoseconds of an append, the same with its flush, and a bare insert, call by call."""
     import asyncpg
 
     clock, id = time.perf_counter_ns, uuid4()
@@ -290,7 +290,7 @@ def _in_turn(hf: Any, url: str, count: int) -> tuple[float, float, float]:
 
 
 def _growth(hf: Any, sizes: tuple[int, ...], *, flush: bool) -> dict[int, float]:
-    """The median cost of an append in a session of each size."""
+    """Return the median cost of an append in a session of each size."""
     costs: dict[int, float] = {}
     call: Any = None
     with hf.session("growing") as session:
@@ -310,7 +310,7 @@ def _growth(hf: Any, sizes: tuple[int, ...], *, flush: bool) -> dict[int, float]
 
 
 def many_rate(hf: Any, each: int, *, flush: bool) -> float:
-    """Events per second of many sessions in one event loop, all stored in the end."""
+    """Return the events per second of many sessions in one event loop, all stored in the end."""
     # No text twice in a session: what is stored together must not be smaller than it really is.
     texts = [step(number * 4 + 1).text for number in range(each)]
 
@@ -336,7 +336,7 @@ def many_rate(hf: Any, each: int, *, flush: bool) -> float:
 
 
 def _ratio(what: str, ours: list[float], floor: list[float]) -> Line:
-    """A line that is only told."""
+    """Return a line without a mark."""
     ratios = ratios_of(ours, floor)
     return line_of(what, ratios, None, ours=micros(median(ours)), floor=micros(median(floor)))
 

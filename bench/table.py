@@ -45,7 +45,7 @@ _PICTURES = """
 
 
 def show(lines: Sequence[Line]) -> str:
-    """The lines as text."""
+    """Return the lines as text."""
     width = max((len(line.what) for line in lines), default=0)
     rows = [
         f"{line.what:{width}}  {line.ratio:9.3f}  {_spread(line):19} {_mark(line):>7}"
@@ -67,14 +67,14 @@ def write(sections: Mapping[str, Section]) -> None:
 
 
 def page_with(page: str, figures: str) -> str:
-    """The page with other figures between its two marks."""
+    """Return the page with other figures between its two marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}"
 
 
 def whole(sections: Mapping[str, Section]) -> str:
-    """The page of all results."""
+    """Return the page of all results."""
     rounds = sorted({one.rounds for one in sections.values() if one.rounds}) or [0]
     said = f"{rounds[0]} to {rounds[-1]} rounds" if len(rounds) > 1 else f"{rounds[0]} rounds"
     machines = [one.machine for one in sections.values()] or [""]
@@ -84,7 +84,7 @@ def whole(sections: Mapping[str, Section]) -> str:
 
 
 def promises(sections: Mapping[str, Section]) -> str:
-    """Each promise with its figure, and the cause of each that is missed."""
+    """Return each promise with its figure, and the cause of each that is missed."""
     found = {line.goal: line for one in sections.values() for line in one.lines if line.goal}
     rows = [_promise(goal, found.get(name)) for name, goal in GOALS.items()]
     head = "| promise | mark | figure | rounds | | ours | floor |\n|---|--:|--:|---|---|--:|--:|\n"

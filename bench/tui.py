@@ -36,13 +36,13 @@ class Painted:
         self._floor: list[float] = []
 
     def prepare(self, folder: str) -> None:
-        """A store with so many sessions; each program once, so that it is compiled."""
+        """Create a store with so many sessions; run each program once, so that it is compiled."""
         self._store = shared_crowd(folder, self._count)
         for code in (_FLOOR, _OURS):
             _started(code, self._store)
 
     def measure(self, folder: str) -> None:
-        """One round, one of each in turn."""
+        """Run one round, one of each in turn."""
         floor, ours = [], []
         for _ in range(self._starts):
             floor.append(_started(_FLOOR, self._store))
@@ -51,7 +51,7 @@ class Painted:
         self._ours.append(median(ours))
 
     def lines(self) -> list[Line]:
-        """The table's line."""
+        """Return the table's line."""
         return [
             line_of(
                 f"terminal app: first paint of {self._count:,} sessions (its toolkit and one list)",
@@ -77,15 +77,15 @@ class Pressed:
         self._spent: list[float] = []
 
     def prepare(self, folder: str) -> None:
-        """A store with so many sessions."""
+        """Create a store with so many sessions."""
         self._store = shared_crowd(folder, self._count)
 
     def measure(self, folder: str) -> None:
-        """One round: all rows fetched, then one key after the other."""
+        """Run one round: all rows fetched, then one key after the other."""
         self._spent.append(ask("app_pressed", self._store, str(self._keys))["median_ms"])
 
     def lines(self) -> list[Line]:
-        """The table's line."""
+        """Return the table's line."""
         return [
             line_of(
                 f"terminal app: a key at {self._count:,} sessions (50 ms)",

@@ -35,11 +35,11 @@ class Pages:
         self._bare: dict[str, list[float]] = {name: [] for name in self.PAGES}
 
     def prepare(self, folder: str) -> None:
-        """A store with so many sessions."""
+        """Create a store with so many sessions."""
         self._store = shared_crowd(folder, self._count)
 
     def measure(self, folder: str) -> None:
-        """One round: every page and its question in turn."""
+        """Run one round: every page and its query in turn."""
         with holdfast.open(self._store) as hf:
             for name, spent in asyncio.run(_measured(hf, self._calls)).items():
                 page, bare = spent
@@ -47,7 +47,7 @@ class Pages:
                 self._bare[name].append(bare)
 
     def lines(self) -> list[Line]:
-        """The table's lines."""
+        """Return the table's lines."""
         return [
             line_of(
                 f"web app: {what}, {self._count:,} sessions (the bare question)",

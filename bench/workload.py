@@ -102,7 +102,7 @@ def step(index: int) -> Step:
 
 
 def verb_of(session: Any, event: Step, call: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The method of the public surface that records a step, and what it is given.
+    """Return the method of the public surface that records a step, and its arguments.
 
     ``call`` is what the last tool call gave.
     """
@@ -135,5 +135,5 @@ def typed_event(event: Step) -> Any:
 
 
 def plain_bytes(event: Step) -> int:
-    """The size of the line ``{type, timestamp, data}``: no seq, no checksum."""
+    """Return the size of the line ``{type, timestamp, data}``: no seq, no checksum."""
     return len(msgspec.json.encode(typed_event(event))) + 1

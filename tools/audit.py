@@ -44,12 +44,12 @@ class Audit(NamedTuple):
 
 
 def entries(lock: Path) -> list[tuple[str, str]]:
-    """The packages of a lock file, with their versions."""
+    """Return the packages of a lock file, with their versions."""
     return [match[:2] for match in _ENTRY.findall(lock.read_text(encoding="utf-8"))]
 
 
 def unhashed(lock: Path) -> list[str]:
-    """The entries of a lock file that no hash belongs to."""
+    """Return the entries of a lock file without a hash."""
     parts = re.split(r"\n(?=[A-Za-z0-9])", lock.read_text(encoding="utf-8"))
     named = [(match, part) for part in parts if (match := _ENTRY.match(part))]
     return [match.group(1) for match, part in named if "--hash=sha256:" not in part]
@@ -116,7 +116,7 @@ def read(answer: dict[str, Any]) -> Audit:
 
 
 def advisories(place: Path) -> Iterator[dict[str, Any]]:
-    """The OSV records of a folder or an archive, except those that were withdrawn."""
+    """Yield the OSV records of a folder or an archive, except withdrawn ones."""
     for name, data in _files(place):
         if name.endswith(".json"):
             record = json.loads(data)

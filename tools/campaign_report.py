@@ -45,7 +45,7 @@ ROWS = {
 
 
 def read_results(text: str) -> dict[str, dict[str, object]]:
-    """By row: the sums of its lines."""
+    """Return the sums of the lines of each row."""
     found: dict[str, dict[str, object]] = {}
     for line in text.splitlines():
         one = json.loads(line)
@@ -59,7 +59,7 @@ def read_results(text: str) -> dict[str, dict[str, object]]:
 
 
 def row_text(name: str, found: dict[str, object]) -> str:
-    """One row of the table."""
+    """Return one row of the table."""
     title, whole, wrong = ROWS[name]
     count = found["count"]
     extent = "whole" if count >= whole else f"partial, of {whole:,}"
@@ -68,7 +68,7 @@ def row_text(name: str, found: dict[str, object]) -> str:
 
 
 def rows_of(page: str) -> dict[str, str]:
-    """By name: the rows that the page has."""
+    """Return the rows of the page by name."""
     table = page.partition(BEGIN)[2].partition(END)[0]
     titles = {title: name for name, (title, _, _) in ROWS.items()}
     rows = {line.split("|")[1].strip(): line for line in table.splitlines() if line[:2] == "| "}
@@ -76,7 +76,7 @@ def rows_of(page: str) -> dict[str, str]:
 
 
 def with_results(page: str, results: str) -> str:
-    """The page with what was found."""
+    """Return the page with the results."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -71,7 +71,7 @@ def run(*words: str | Path, where: Path, **variables: str) -> str:
 
 
 def build() -> tuple[list[Path], Path]:
-    """The wheels, the pure one first and a compiled one if this machine can make it; the sdist."""
+    """Build the wheels, the pure one first and a compiled one if this machine can make it, and the sdist."""
     shutil.rmtree(DIST, ignore_errors=True)
     words = (sys.executable, "-m", "hatchling", "build", "-d", DIST)
     run(*words, "-t", "wheel", where=ROOT, HOLDFAST_PURE="1")

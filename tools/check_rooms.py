@@ -140,7 +140,7 @@ class Use(NamedTuple):
 
 
 def uses_of(tree: ast.Module) -> Iterator[Use]:
-    """Every import and every use of an imported or builtin name, by its full dotted name."""
+    """Yield every import and every use of an imported or builtin name, by its full dotted name."""
     known = {
         node.name: f".{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef)
     }  # a module's own `open` is not the builtin
@@ -162,7 +162,7 @@ def uses_of(tree: ast.Module) -> Iterator[Use]:
 
 
 def dotted(node: ast.AST, known: dict[str, str]) -> str | None:
-    """The full name an expression stands for, or the bare method as `.name`; None for the rest."""
+    """Return the full name an expression stands for, or the bare method as `.name`; None for the rest."""
     if isinstance(node, ast.Name):
         return known.get(node.id, node.id) if isinstance(node.ctx, ast.Load) else None
     if isinstance(node, ast.Attribute):
@@ -177,7 +177,7 @@ def is_under(name: str, roots: frozenset[str]) -> bool:
 
 
 def broken_rules(where: str, use: Use) -> Iterator[str]:
-    """The rules one use breaks in the module at `where` (its path inside the package)."""
+    """Yield the rules one use breaks in the module at `where` (its path inside the package)."""
     method = use.name.rpartition(".")[2]
     top = use.name.partition(".")[0]
     if where.startswith(PURE_ROOMS) and (
@@ -208,7 +208,7 @@ def has_checksums(where: str) -> bool:
 
 
 def marks_in(where: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The texts in which a module knows what lines look like, unless they are its docstrings."""
+    """Yield the texts that show that a module knows the form of lines, except its docstrings."""
     if where.startswith(LINE_ROOM) or where == "session/_loader.py":
         return
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -220,7 +220,7 @@ def marks_in(where: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def misplaced(where: str, top: str) -> Iterator[str]:
-    """The rule broken when a third-party library is imported outside its rooms."""
+    """Yield the rule broken when a third-party library is imported outside its rooms."""
     if top in sys.stdlib_module_names and top != "compression":
         return
     if top not in ANYWHERE and not where.startswith(HOMES.get(top, ())):
@@ -228,7 +228,7 @@ def misplaced(where: str, top: str) -> Iterator[str]:
 
 
 def room_of(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """The room that a module is in; each app is one."""
+    """Return the room that a module is in; each app is one."""
     return parts[:2] if parts[:1] == ("apps",) else parts[:1]
 
 
@@ -311,7 +311,7 @@ def lone_modules(package: Path, trees: dict[Path, ast.Module]) -> Iterator[str]:
 
 
 def check(package: Path) -> list[str]:
-    """One line of text for each broken rule in the package."""
+    """Return one line of text for each broken rule in the package."""
     found = []
     trees = {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in sorted(package.rglob("*.py"))}
     for path, tree in trees.items():

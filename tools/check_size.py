@@ -13,14 +13,14 @@ TREES = ("src", "tests", "tools", "bench", "examples")
 
 
 def functions_of(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Every function of a module, nested ones too."""
+    """Yield every function of a module, including nested ones."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
 
 def oversized(path: Path) -> Iterator[str]:
-    """One line of text for each thing in the file that is too long."""
+    """Yield one line of text for each thing in the file that is too long."""
     source = path.read_text(encoding="utf-8")
     lines = source.count("\n")
     if lines > MODULE_LINES_MAX:

@@ -157,7 +157,7 @@ def _call(s: Any, clock: _Clock, tool: str, params: dict[str, Any], result: str,
 
 
 def picture(width: int = 220, height: int = 120) -> bytes:
-    """A small PNG: a yellow tram before a blue sky, more or less."""
+    """Return a small PNG: a yellow tram before a blue sky, more or less."""
     rows = b"".join(b"\0" + b"".join(_colour(x / width, y / height) for x in range(width)) for y in range(height))
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     parts = ((b"IHDR", head), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))

@@ -35,7 +35,7 @@ TABLE = ("| id | what | tests | differs |", "|---|---|---|---|")
 
 
 def listed(text: str) -> dict[str, tuple[str, str]]:
-    """By id: what is asked for, and the resolution if ours differs; sources have no number."""
+    """Return, by id, the requirement and its resolution if ours differs; sources have no number."""
     rows = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):
@@ -55,7 +55,7 @@ class Run(NamedTuple):
     """By test, why variants of it were skipped."""
 
     def shown(self, number: str) -> set[str]:
-        """The tests that show a requirement: every variant of theirs passed."""
+        """Return the tests that show a requirement: every variant of theirs passed."""
         return self.marked.get(number, set()) - self.failed - self.skipped.keys()
 
 
@@ -91,7 +91,7 @@ def complaints(rows: dict[str, tuple[str, str]], run: Run) -> list[str]:
 
 
 def page(rows: dict[str, tuple[str, str]], run: Run) -> str:
-    """The page with a table for each source, and what was skipped."""
+    """Return the page with a table for each source, and what was skipped."""
     lines = [HEAD]
     for number, (title, resolution) in rows.items():
         if "-" not in number:

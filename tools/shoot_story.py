@@ -86,7 +86,7 @@ class Terminal:
 
 
 def tell(terminal: Terminal) -> str:
-    """The story; the screen at its end."""
+    """Play the story and return the screen at its end."""
     terminal.wait("$")
     terminal.type("holdfast chat")
     terminal.wait("you>")
@@ -106,7 +106,7 @@ def tell(terminal: Terminal) -> str:
 
 
 def draw(screen: str) -> str:
-    """The screen as a picture."""
+    """Return the screen as a picture."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi(screen.rstrip()), end="")
     picture = console.export_svg(title="holdfast chat")

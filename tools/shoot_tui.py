@@ -76,7 +76,7 @@ class Clock:
         self.now = _NOON_NS
 
     def __call__(self) -> int:
-        """The time, as nanoseconds."""
+        """Return the time in nanoseconds."""
         return self.now
 
 
@@ -91,7 +91,7 @@ class _Shown(SessionsApp):
 
 @contextmanager
 def world() -> Iterator[holdfast.Holdfast]:
-    """The sessions, the time and the model of the pictures."""
+    """Yield the library with the sessions, the time and the model of the pictures."""
     clock = Clock()
     with (
         tempfile.TemporaryDirectory() as place,
@@ -109,7 +109,7 @@ def world() -> Iterator[holdfast.Holdfast]:
 
 @contextmanager
 def _environment(place: str) -> Iterator[None]:
-    """A home of its own, and one time zone for everybody."""
+    """Set a separate home, and one time zone for everybody."""
     own = {f"XDG_{name}_HOME": place for name in ("STATE", "CONFIG", "DATA", "CACHE")}
     given = {"HOLDFAST_MODEL": "openai:scripted", "OPENAI_API_KEY": "none", "TZ": "UTC", **own}
     with mock.patch.dict(os.environ, given):
@@ -125,7 +125,7 @@ def _answer(request: Any) -> AskForTool | Say:
 
 
 def record(library: holdfast.Holdfast, clock: Clock) -> None:
-    """A few weeks of someone's sessions."""
+    """Record a few weeks of sessions."""
     for days, (title, tags) in enumerate(_SMALL):
         clock.now = _NOON_NS - (2 * days + 1) * _DAY_NS - days * 47 * _MINUTE_NS
         with library.session(f"note-{days:02}", title=title, agent_id="helper") as s:
@@ -190,7 +190,7 @@ def _record_trip(library: holdfast.Holdfast, clock: Clock) -> None:
 async def walk(
     library: holdfast.Holdfast, size: tuple[int, int], *, light: bool = False, shots: tuple[Shot, ...] = SHOTS
 ) -> AsyncIterator[tuple[str, SessionsApp]]:
-    """Each screen in turn, at rest, with the app that shows it."""
+    """Yield each screen in turn, at rest, with the app that shows it."""
     app = _Shown(library, light=light)
     app.animation_level = "none"
     async with app.run_test(size=size, notifications=False) as pilot:
@@ -203,7 +203,7 @@ async def walk(
 
 
 def shown(app: SessionsApp) -> str:
-    """The screen as text."""
+    """Return the screen as text."""
     strips = app.screen._compositor.render_strips()  # noqa: SLF001 - there is no other way to read it
     return "\n".join(strip.text for strip in strips)
 
@@ -259,7 +259,7 @@ async def _shoot() -> dict[str, str]:
 
 
 def _plain(picture: str) -> str:
-    """Without fonts from elsewhere, and with the same names each time."""
+    """Return the picture without external fonts, and with the same names each time."""
     return _CLIPS.sub("terminal-", _COMMENTS.sub("", _FONTS.sub("", picture)))
 
 

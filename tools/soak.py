@@ -41,13 +41,13 @@ MIB = 1 << 20
 
 
 def seconds_of(text: str) -> float:
-    """A duration as people write it."""
+    """Parse a duration as people write it."""
     unit = UNITS.get(text[-1:])
     return float(text) if unit is None else float(text[:-1]) * unit
 
 
 def work(store: str, seed: int) -> None:
-    """A writer, until it is killed. It tells each append that returned."""
+    """Write until killed, and report each append that returned."""
     chance = random.Random(seed)  # noqa: S311 - no secret
     count = 0
     with Holdfast(store) as hf:
@@ -88,7 +88,7 @@ class Soak:
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - ours
 
     def kill(self) -> None:
-        """One writer goes; what it was told is in the log, as long as the session is."""
+        """Kill one writer; its acknowledged events must be in the log while the session exists."""
         number = self.chance.randrange(len(self.writers))
         child = self.writers[number]
         child.send_signal(signal.SIGKILL)
@@ -107,7 +107,7 @@ class Soak:
             self.check(id, tokens)
 
     def check(self, id: str, tokens: set[str]) -> None:
-        """A session is whole, and has what was told, if it is still there."""
+        """Check that a session is whole and has all reported events, if it still exists."""
         try:
             report = self.hf.verify(id)
             text = b"\n".join(bytes(event.raw) for event in self.hf.events(id)).decode()
@@ -121,7 +121,7 @@ class Soak:
             self.problems.append(f"{id} lost {len(tokens) - len(newest)} of {len(tokens)}")
 
     def step(self) -> None:
-        """One of everything that a store has to bear."""
+        """Do one of everything that a store has to bear."""
         self.steps += 1
         acts = (self.find, self.find, self.archive, self.read, self.tidy)
         try:
@@ -136,11 +136,11 @@ class Soak:
         self.hits += len(list(self.hf.search("words", limit=5)))
 
     def archive(self) -> None:
-        """Any session that is not open."""
+        """Archive any session that is not open."""
         self.hf.archive(self.chance.choice(self.hf.session_ids() or ["none"]))
 
     def read(self) -> None:
-        """The state of any session."""
+        """Read the state of any session."""
         self.hf.state(self.chance.choice(self.hf.session_ids() or ["none"]))
 
     def tidy(self) -> None:
@@ -205,7 +205,7 @@ class Soak:
 
 
 def note(minutes: float, found: list[str]) -> None:
-    """For the report of the campaign: see tests/crash/campaign_log.py."""
+    """Record the result for the report of the campaign: see tests/crash/campaign_log.py."""
     place = os.environ.get("CAMPAIGN_RESULTS")
     if place:
         day = datetime.now(UTC).date().isoformat()

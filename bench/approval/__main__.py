@@ -94,7 +94,7 @@ def _phase(name: str, python: str, store: str, what: str, code: int) -> str:
 
 
 def count_lines(name: str) -> int:
-    """The lines of a program that somebody has to write."""
+    """Return the number of lines that somebody has to write for a program."""
     with open(os.path.join(ROOT, "bench", "approval", "programs", f"{name}.py"), encoding="utf-8") as file:
         program = file.read().partition("# The program\n")[2]
     lines = (line.strip() for line in program.splitlines())

@@ -10,7 +10,7 @@ __all__ = ["completed", "is_paired", "is_strict", "lost", "starts_with_user"]
 
 
 def is_strict(history: list[Item]) -> bool:
-    """Each assistant turn with calls is followed at once by one result for each, and no other.
+    """Return whether each assistant turn with calls is followed at once by exactly one result for each.
 
     This is the rule of Anthropic and Bedrock.
     """
@@ -35,7 +35,7 @@ def _is(item: Item) -> bool:
 
 
 def is_paired(history: list[Item]) -> bool:
-    """Every call has a later result and every result an earlier call (the weaker rule)."""
+    """Return whether every call has a later result and every result an earlier call (the weaker rule)."""
     called: set[str] = set()
     open_calls: set[str] = set()
     for item in history:
@@ -55,7 +55,7 @@ def starts_with_user(history: list[Item]) -> bool:
 
 
 def completed(history: list[Item]) -> dict[str, set[str]]:
-    """By id, the texts of the results of calls that were made: work that was done."""
+    """Return, by id, the texts of the results of calls that were made: completed work."""
     called = {call["id"] for item in history for call in item.get("calls", ())}
     found: dict[str, set[str]] = {}
     for item in history:

@@ -14,7 +14,7 @@ _SEED = 20_260_214
 
 
 def generate(number: int, seed: int = _SEED) -> list[list[Item]]:
-    """So many histories, the same for the same seed; whole ones among them."""
+    """Return so many histories, the same for the same seed; whole ones among them."""
     source = random.Random(seed)
     return [make_history(source) for _ in range(number)]
 
@@ -75,7 +75,7 @@ def _wrong_id(history: list[Item], source: random.Random) -> None:
 
 
 def _reuse_id(history: list[Item], source: random.Random) -> None:
-    """A call gets the id of another one; results stay as they are."""
+    """Give a call the id of another one; results stay as they are."""
     calling = _places(history, lambda item: bool(item.get("calls")))
     if not calling:
         return
@@ -91,7 +91,7 @@ def _inject_user(history: list[Item], source: random.Random) -> None:
 
 
 def _delay(history: list[Item], source: random.Random) -> None:
-    """A result that arrives late."""
+    """Delay a result."""
     results = _places(history, lambda item: item["role"] == "tool")
     if results:
         place = source.choice(results)

@@ -69,7 +69,7 @@ def serve(work: Callable[[Task], Any]) -> None:
 
 
 def median_ns(work: Callable[[], Any], calls: int = 30) -> int:
-    """The median nanoseconds of a call, after one that is not counted."""
+    """Return the median nanoseconds of a call, after one that is not counted."""
     work()
     spent = []
     for _ in range(calls):

@@ -20,7 +20,7 @@ FRAMEWORKS = os.path.join(ROOT, ".venv-frameworks", "bin", "python")
 
 
 def python_of(place: str) -> str | None:
-    """The interpreter of an environment; None if it was not made."""
+    """Return the interpreter of an environment; None if it was not created."""
     found = {"frameworks": [FRAMEWORKS], "peers": [PEERS], "both": [PEERS, FRAMEWORKS]}[place]
     return next((path for path in found if os.path.exists(path)), None)
 
@@ -43,7 +43,7 @@ class Rival:
         self._has_ended = False
 
     def ask(self, task: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """The answer; ``{"failed": why}`` if there is none, and then the process is gone."""
+        """Return the answer; ``{"failed": why}`` if there is none, and then the process is gone."""
         if self._has_ended:
             return {"failed": "its process has ended"}
         try:
@@ -65,7 +65,7 @@ class Rival:
         return found
 
     def _line(self, seconds: float) -> bytes | None:
-        """The next line; empty if it ended, None if it takes too long."""
+        """Return the next line; empty if the output ended, None if it takes too long."""
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         until = time.monotonic() + seconds

@@ -13,7 +13,7 @@ from bench.rivals import Task, serve
 
 
 async def work(task: Task) -> Any:
-    """One session; then many at once."""
+    """Run one session; then many at once."""
     path = os.path.join(task["folder"], "sessions.db")
     session = SQLiteSession("one", path)
     spent = []

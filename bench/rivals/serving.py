@@ -20,7 +20,7 @@ __all__ = ["answer", "on_disk", "written"]
 
 
 def _without_syncs() -> None:
-    """Every SQLite connection from now on waits for nothing: kinder than anybody is in earnest."""
+    """Make every SQLite connection from now on wait for nothing: kinder than real use."""
     really = sqlite3.connect
 
     def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
@@ -100,14 +100,14 @@ async def _one(step: Step, role: str, text: str) -> None:
 
 
 def written() -> int:
-    """The bytes that this process has given to write calls so far."""
+    """Return the bytes that this process has passed to write calls so far."""
     with open("/proc/self/io", "rb") as file:
         rows = dict(row.split(b":") for row in file)
     return int(rows[b"wchar"])
 
 
 def on_disk(folder: str) -> int:
-    """The bytes of all files; of a SQLite database those of its pages, wherever they are now."""
+    """Return the bytes of all files; for a SQLite database those of its pages, wherever they are now."""
     found = 0
     for base, _, names in os.walk(folder):
         for name in names:

@@ -76,7 +76,7 @@ def openai_postgres(url: str) -> Step:
 
 
 def _checkpoints(saver: Any) -> Step:
-    """A checkpoint with all messages for each one that is added, as a graph's step writes it."""
+    """Return a step that stores a checkpoint with all messages for each added one, as a graph's step does."""
     from langchain_core.messages import AIMessage, HumanMessage
     from langgraph.checkpoint.base import empty_checkpoint
     from langgraph.checkpoint.base.id import uuid6
@@ -121,7 +121,7 @@ def langgraph_postgres(url: str) -> Step:
 
 
 def langgraph_delta(folder: str) -> Step:
-    """A graph whose messages are a delta channel; one call of it for each message."""
+    """Return a step that calls a graph whose messages are a delta channel, once for each message."""
     from typing import Annotated, TypedDict
 
     from langchain_core.messages import HumanMessage
@@ -206,7 +206,7 @@ def strands_files(folder: str) -> Step:
 
 
 def agno_sqlite(folder: str) -> Step:
-    """A run of four messages, stored after each of them."""
+    """Return a step that stores a run of four messages after each of them."""
     from agno.db.sqlite import SqliteDb
     from agno.models.message import Message
     from agno.run.agent import RunOutput
@@ -305,7 +305,7 @@ def agent_framework_files(folder: str) -> Step:
 
 
 def whole_file(folder: str) -> Step:
-    """All messages as one JSON document, written beside and moved, as many programs do it."""
+    """Return a step that writes all messages as one JSON document beside the old one, as many programs do."""
     messages: list[Any] = []
     path = os.path.join(folder, "messages.json")
 
@@ -322,7 +322,7 @@ def whole_file(folder: str) -> Step:
 
 
 def plain(folder: str) -> Step:
-    """The floor: a line of JSON, written; and synced, if it is to be."""
+    """Return the step of the floor: a line of JSON, written; and synced if required."""
     path = os.path.join(folder, "lines")
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -11,7 +11,7 @@ from bench.recovery.rivals import Item, serve
 
 
 def repair(history: list[Item]) -> list[Item]:
-    """The method uses nothing of its object."""
+    """Repair a history with their method, which uses nothing of its object."""
     fix = RepositorySessionManager._fix_broken_tool_use  # noqa: SLF001 - what is compared
     return _flat(fix(None, _messages(history)))  # type: ignore[arg-type]  # it uses none
 

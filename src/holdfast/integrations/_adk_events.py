@@ -23,7 +23,7 @@ VARIABLE = "variable_set"
 
 
 def by_owner(delta: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """A change of state by whom it belongs to; what is only for now belongs to nobody."""
+    """Return a change of state by its owner; temporary keys belong to nobody."""
     parts: dict[str, dict[str, Any]] = {"app": {}, "user": {}, "session": {}, "nobody": {}}
     prefixes = {State.APP_PREFIX: "app", State.USER_PREFIX: "user", State.TEMP_PREFIX: "nobody"}
     for name, value in delta.items():
@@ -33,7 +33,7 @@ def by_owner(delta: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def variables(values: dict[str, Any]) -> Words:
-    """The events that set variables of a session."""
+    """Return the events that set variables of a session."""
     return [(VARIABLE, {"name": name, "value": value}) for name, value in values.items()]
 
 
@@ -154,7 +154,7 @@ class Shared:
         self._library = library
 
     def read(self, key: str) -> Values:
-        """The values of a document, as the logs of all sessions say they are."""
+        """Return the values of a document, as confirmed by the logs of all sessions."""
         found = self._library.store.documents(key).get(_DOCUMENT)
         if found is None:
             return {}

@@ -151,13 +151,13 @@ class _Plan:
         return name == self._call.tool and _encoded(name, data.get("params") or {}) == self._blank.arguments
 
     def step(self, act: Callable[[], Any]) -> StepCall:
-        """The step that brings an outcome: that of the call, or of its twin."""
+        """Return the step that produces an outcome: that of the call, or of its twin."""
         key = self.twin or self._key
         policy: Any = "rerun" if self._calls._unknown == "rerun" else self._resolve  # noqa: SLF001 - as above
         return self._step_of(key, act)._replace(unknown=policy, call=key.removeprefix(self._kind), renewable=True)
 
     def own_step(self, stored: Stored) -> StepCall:
-        """The step by which a call has the outcome of its twin, which is settled so."""
+        """Return the step that gives the call the outcome of its twin, which is thereby settled."""
         return self._step_of(self._key, lambda: stored)._replace(call=self._call.id, parent=self.twin)
 
     def _step_of(self, key: str, act: Callable[[], Any]) -> StepCall:
@@ -202,7 +202,7 @@ class _Plan:
         return value if value is holdfast.RERUN else self._acted(value)
 
     def forget(self) -> None:
-        """The call was given up or failed: an identical one is not to pass it by."""
+        """Forget a call that was abandoned or failed, so that an identical one does not count as its twin."""
         self._mine.pop(self._key, None)
 
     def result(self, stored: Stored) -> Any:
@@ -216,7 +216,7 @@ class _Plan:
 
 
 def _encoded(tool: str, args: Any) -> bytes:
-    """The arguments of a call; a model may also give halves of characters, and numbers that are none."""
+    """Encode the arguments of a call; a model may also send lone surrogates, and numbers such as NaN."""
     try:
         return encode_arguments(tool, {"args": args})
     except UsageError:
@@ -224,11 +224,11 @@ def _encoded(tool: str, args: Any) -> bytes:
 
 
 def _nothing() -> None:
-    """A step that only has arguments."""
+    """Do nothing: the function of a step that only has arguments."""
 
 
 def _text(result: Any) -> str:
-    """The text of a result, whatever form it has."""
+    """Return the text of a result, whatever form it has."""
     if isinstance(result, list):
         return "".join(str(part.get("text", "")) for part in result if isinstance(part, dict))
     return result if isinstance(result, str) else msgspec.json.encode(result, enc_hook=str).decode()

@@ -22,7 +22,7 @@ class MessageHistory:
         self.units = units(self.place, form)
 
     def read(self) -> list[Unit]:
-        """All messages: own ones as items, what others recorded as neutral messages."""
+        """Return all messages: own ones as items, those of others as neutral messages."""
         return voices(self.units.read())
 
     def append(self, items: Sequence[dict[str, Any]]) -> None:

@@ -40,7 +40,7 @@ _timers = Timers()
 
 
 def library_of(hf: Library) -> holdfast.Holdfast:
-    """The sessions that an adapter was given: as they are, or opened once for this process."""
+    """Return the library for an adapter: the given one, or one opened once for this process."""
     if isinstance(hf, holdfast.Holdfast):
         return hf
     if not isinstance(hf, (str, os.PathLike, type(None))):
@@ -55,7 +55,7 @@ def library_of(hf: Library) -> holdfast.Holdfast:
 
 
 def own_id(framework: str, foreign_id: str, scope: str | None = None) -> str:
-    """The session id for a framework's id: the same text where it can be one, else a stable one."""
+    """Return the session id for a framework's id: the same text if it is a valid id, else a stable one."""
     if not isinstance(foreign_id, str):
         raise UsageError(f"the id of a conversation is a text, not {type(foreign_id).__name__}")
     if scope is None:
@@ -65,7 +65,7 @@ def own_id(framework: str, foreign_id: str, scope: str | None = None) -> str:
 
 
 def linked(library: holdfast.Holdfast, framework: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The sessions that a framework began, the oldest first, each with the link that names it.
+    """Yield the sessions that a framework began, oldest first, each with the link that names it.
 
     A fork says of itself what its origin said; its name is its own id.
     """
@@ -87,7 +87,7 @@ def _link_of(library: holdfast.Holdfast, id: str, framework: str) -> Event | Non
 
 
 def _session_of(library: holdfast.Holdfast, framework: str, foreign_id: str, scope: str | None) -> str:
-    """The session of a framework's id: the one it began, or a fork of such that it names."""
+    """Return the session of a framework's id: the one it began, or a fork of it that the id names."""
     id = own_id(framework, foreign_id, scope)
     if scope is None or library.exists(id):
         return id
@@ -143,7 +143,7 @@ class AdapterSession:
         return self.whole(list(found)[::-1] if start else found)
 
     def whole(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Events as they were given to be recorded: big payloads, which lie beside, in place."""
+        """Yield events as they were recorded, with large payloads, which are stored beside the log, in place."""
         return resolve_blobs(events, self.library.store.documents(SESSIONS + self.id))
 
     def writing(self) -> AbstractContextManager[Session]:
@@ -263,6 +263,6 @@ class Recent(Generic[_Key, _Kept]):
             return self._known.pop(key, None)
 
     def known(self) -> dict[_Key, _Kept]:
-        """All that are kept here, and those that somebody has."""
+        """Return all that are kept here, and those in use."""
         with self._lock:
             return dict(self._known.items())

@@ -145,7 +145,7 @@ class Unit(NamedTuple):
 
 
 def fresh(item: Any) -> Any:
-    """A copy of plain data with nothing in common."""
+    """Return a copy of plain data that shares nothing."""
     try:
         told = _encode(item)
     except (OverflowError, ValueError):  # a number that is too big for it, half a character
@@ -204,7 +204,7 @@ class Form(NamedTuple):
     older: tuple[str, ...] = ()
 
     def record(self, item: Any) -> Words:
-        """The events of an item, marked and complete.
+        """Return the events of an item, marked and complete.
 
         What a line of the log cannot carry (NUL, halves of characters, numbers that are none) is
         replaced in the words, and kept as a text beside them.
@@ -224,7 +224,7 @@ class Form(NamedTuple):
         return [(first_type, first | mark), *words[1:]]
 
     def words(self, items: Iterable[Any]) -> Words:
-        """The events of items, in their order."""
+        """Return the events of items, in order."""
         return [word for item in items for word in self.record(item)]
 
     def has(self, mark: Any) -> bool:
@@ -232,12 +232,12 @@ class Form(NamedTuple):
         return mark == self.name or mark in self.older
 
     def amend(self, unit: Unit, item: Any) -> Words:
-        """The event, if one is needed, by which a unit becomes this item; its words stay."""
+        """Return the event, if one is needed, that turns a unit into this item; its text stays."""
         change = difference(unit.item, item)
         return [] if change is None else [stored(amends=unit.seqs[0], by=self.name, change=change)]
 
     def read(self, events: list[Event]) -> Any:
-        """The item that the events of one unit were recorded for."""
+        """Return the item that the events of one unit were recorded for."""
         plain = [{name: value for name, value in event.data.items() if name not in _MARKS} for event in events]
         words = [(event.type, data) for event, data in zip(events, plain, strict=True)]
         return apply(self.rebuild(words), events[0].data.get("raw"))
@@ -281,12 +281,12 @@ class Units(UnitReader):
     """The contents of a session, as units in order, without retracted ones."""
 
     def read(self) -> list[Unit]:
-        """All there is now; the list is the caller's."""
+        """Return all units; the list belongs to the caller."""
         with self.reading():
             return list(self._units.values())
 
     def newest(self, count: int) -> list[Unit]:
-        """The last few in their order, for no more than they cost."""
+        """Return the last few units in order, reading only as much as they need."""
         with self.reading():
             return list(islice(reversed(self._units.values()), count))[::-1]
 
@@ -323,11 +323,11 @@ class Units(UnitReader):
         self._firsts.update(dict.fromkeys(rest, first))
 
     def _drop(self, unit: Unit) -> None:
-        """A unit was retracted, and is no longer among them."""
+        """Remove a retracted unit."""
 
 
 def spoken(message: dict[str, Any], dialect: Provider = "neutral") -> Words:
-    """The events that say what a message of a provider's dialect says; neutral blocks that are None say nothing."""
+    """Return the events for a message of a provider's dialect; neutral blocks that are None give none."""
     words: Words = []
     if dialect == "neutral":
         blocks = [block for block in message["content"] if block is not None]
@@ -347,18 +347,18 @@ def spoken(message: dict[str, Any], dialect: Provider = "neutral") -> Words:
 
 
 def as_run(words: Words, run: str | None) -> list[Event]:
-    """The events of words that are said in a run."""
+    """Return events as part of a run."""
     return [Event.make(type, data, run=run) for type, data in words]
 
 
 def retract(units: Iterable[Unit]) -> Words:
-    """The event by which units are taken back; none for none."""
+    """Return the event that retracts units; none for none."""
     seqs = [seq for unit in units for seq in unit.seqs]
     return [("retracted", {"seqs": seqs})] if seqs else []
 
 
 def stored(**told: Any) -> tuple[str, dict[str, Any]]:
-    """The event of what a framework keeps beside the conversation."""
+    """Return the event for data that a framework keeps beside the conversation."""
     return "frame", {"direction": "stored", **told}
 
 
@@ -368,7 +368,7 @@ def alike(one: Iterable[Any], other: Iterable[Any], same: Same = operator.eq) ->
 
 
 def voices(units: list[Unit]) -> list[Unit]:
-    """The conversation itself, without its runs; of others as neutral messages, neighbours of one side as one."""
+    """Return the conversation without its runs; others' messages are neutral, neighbours of one side joined."""
     made: list[Unit] = []
     side = ""
     for unit in units:
@@ -395,7 +395,7 @@ def voices(units: list[Unit]) -> list[Unit]:
 
 
 def answered(voiced: list[Unit]) -> list[Unit]:
-    """The units with a result for each call of others, without which a model refuses them.
+    """Return the units with a result for each call of others, since a model refuses calls without one.
 
     Nobody here can answer what waits elsewhere. Nothing of it is recorded: there the call goes on waiting.
     """
@@ -418,18 +418,18 @@ def answered(voiced: list[Unit]) -> list[Unit]:
 
 
 def heard(units: list[Unit]) -> list[Unit]:
-    """The conversation itself, each call of others with a result."""
+    """Return the conversation itself, each call of others with a result."""
     return answered(voices(units))
 
 
 def _ids(unit: Unit, named_by: str) -> list[str]:
-    """The calls (named by ``id``), or those that are answered (``tool_use_id``), in a neutral message."""
+    """Return the calls (named by ``id``), or the answered ones (``tool_use_id``), in a neutral message."""
     kind = "tool_use" if named_by == "id" else "tool_result"
     return [block[named_by] for block in unit.blocks if block.get("type") == kind]
 
 
 def text_of(content: Any) -> Any:
-    """The text of a result that is blocks, each of another kind told by its name; anything else as it is."""
+    """Return the text of a result made of blocks, with other kinds by name; anything else unchanged."""
     if not isinstance(content, list):
         return content
     return "\n".join(str(part.get("text", f"[{part.get('type')}]")) for part in content)
@@ -474,7 +474,7 @@ def difference(base: Any, given: Any) -> dict[str, Any] | None:
 
 
 def apply(base: Any, change: dict[str, Any] | None) -> Any:
-    """The value that ``change`` was the difference of."""
+    """Apply a ``change`` made by ``difference``."""
     if change is None:
         return base
     if "is" in change:

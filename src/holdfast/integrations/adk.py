@@ -117,7 +117,7 @@ class HoldfastSessionService(BaseSessionService):
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
-        """A new session. Raises AlreadyExistsError if there is one of this id."""
+        """Create a session. Raises AlreadyExistsError if one with this id exists."""
         session_id = (session_id or "").strip() or str(uuid.uuid4())
         kept = self._of(app_name, user_id, session_id)
         taken = AlreadyExistsError(f"Session with id {session_id} already exists.")
@@ -137,7 +137,7 @@ class HoldfastSessionService(BaseSessionService):
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """A session with its events (all, or those that ``config`` asks for); None if none."""
+        """Return a session with its events (all, or those that ``config`` selects); None if there is none."""
         session_id = session_id.strip()
         if not self._of(app_name, user_id, session_id).place.exists():
             return None
@@ -187,7 +187,7 @@ class HoldfastSessionService(BaseSessionService):
             place.delete()
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """The state that all sessions of a user share, without its prefix."""
+        """Return the state that all sessions of a user share, without its prefix."""
         return await asyncio.to_thread(self._shared.read, _key(app_name, user_id))
 
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -235,7 +235,7 @@ class HoldfastSessionService(BaseSessionService):
         return self._kept((app_name, user_id, session_id))
 
     def _read(self, app_name: str, user_id: str, session_id: str, *, whole: bool = True) -> Session:
-        """A session, if not ``whole`` without its events, of which only the last one is read then."""
+        """Read a session; if not ``whole``, without its events, of which only the last is read then."""
         kept = self._of(app_name, user_id, session_id)
         with kept.lock:
             units = kept.read() if whole else kept.newest(1)
@@ -366,12 +366,12 @@ def _owned(app_name: str, user_id: str, given: dict[str, Values]) -> dict[str, V
 
 
 def _key(*names: str) -> str:
-    """The document of the state that an app has, or one of its users."""
+    """Return the document for the state of an app, or of one of its users."""
     return f"shared/adk-{hashlib.sha256(json.dumps(names).encode()).hexdigest()[:32]}"
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:
-    """A value as JSON has it; what JSON has no form for becomes its text."""
+    """Return a value as JSON; anything that JSON cannot express becomes its text."""
     made: dict[str, Any] = to_jsonable_python(value, serialize_unknown=True)
     return made
 

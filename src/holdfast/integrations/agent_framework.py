@@ -49,7 +49,7 @@ class HoldfastHistoryProvider(HistoryProvider):
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
-        """The messages of a session, also of other frameworks, whose calls without a result are given one."""
+        """Return the messages of a session, also of other frameworks, with a result for each call that lacks one."""
         if session_id is None:
             return []
         messages = [message_of(unit) for unit in answered(await asyncio.to_thread(self._of(session_id).read))]
@@ -86,7 +86,7 @@ class HoldfastAgentSessionStore:
 
     @unblocked
     def get(self, session_id: str) -> AgentSession | None:
-        """A session as it was set last; None if there is none."""
+        """Return a session as it was last set; None if there is none."""
         states = self._of(session_id)
         with states.reading():
             found = states.values.get(session_id)
@@ -135,7 +135,7 @@ class HoldfastCheckpointStorage:
 
     @unblocked
     def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
-        """A checkpoint by its id. Raises WorkflowCheckpointException if there is none."""
+        """Return a checkpoint by its id. Raises WorkflowCheckpointException if there is none."""
         found = self._find(checkpoint_id)
         if found is None:
             raise WorkflowCheckpointException(f"No checkpoint found with ID {checkpoint_id}")
@@ -143,7 +143,7 @@ class HoldfastCheckpointStorage:
 
     @unblocked
     def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
-        """The checkpoints of a workflow in their order."""
+        """Return the checkpoints of a workflow in their order."""
         states = self._of(workflow_name)
         with states.reading():
             return [self._decode(value) for value in states.values.values()]
@@ -157,13 +157,13 @@ class HoldfastCheckpointStorage:
         return found is not None
 
     async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
-        """The newest checkpoint of a workflow; None if there is none."""
+        """Return the newest checkpoint of a workflow; None if there is none."""
         found = await self.list_checkpoints(workflow_name=workflow_name)
         return max(found, key=lambda one: datetime.fromisoformat(one.timestamp), default=None)
 
     @unblocked
     def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
-        """The ids of the checkpoints of a workflow in their order."""
+        """Return the ids of the checkpoints of a workflow in their order."""
         states = self._of(workflow_name)
         with states.reading():
             return list(states.values)
@@ -198,7 +198,7 @@ _PLAIN: dict[str, Any] = {"additional_properties": {}}
 
 
 def as_item(message: Message) -> dict[str, Any]:
-    """A message as plain data; one of a class of the caller's own as a message like any other."""
+    """Return a message as plain data; one of a subclass of the caller as an ordinary message."""
     made: dict[str, Any] = json.loads(message.to_json())
     return made | {"type": "message"}
 
@@ -212,7 +212,7 @@ def message_of(unit: Unit) -> Message:
 
 
 def with_results(history: Sequence[Message], given: Sequence[Message]) -> list[Message]:
-    """A history with a result for each call that has none and waits for no approval: a model refuses others."""
+    """Return a history with a result for each call without one, unless it waits for approval."""
     contents = [content for message in (*history, *given) for content in message.contents]
     settled = {one.call_id for one in contents if one.type == "function_result"}
     asked = (one for one in contents if one.type.startswith("function_approval_"))

@@ -129,7 +129,7 @@ def _bring(target: HoldfastState, state: dict[str, Any]) -> int:
 
 
 def _said(state: dict[str, Any]) -> list[dict[str, Any]]:
-    """The messages of a state."""
+    """Return the messages of a state."""
     place = _thread(state)
     found: list[dict[str, Any]] = reduce(getitem, place, state) if place else []  # type: ignore[arg-type]
     return found
@@ -146,7 +146,7 @@ def _thread(state: dict[str, Any]) -> list[str]:
 
 
 def _with(state: Any, place: list[str], value: Any) -> Any:
-    """The state with another value at a place."""
+    """Return the state with another value at a place."""
     if not place:
         return value
     return {**state, place[0]: _with(state[place[0]], place[1:], value)}

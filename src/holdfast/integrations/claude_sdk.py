@@ -48,7 +48,7 @@ class _Transcripts(Units):
         self.folded_to = -1
 
     def of(self, subpath: str | None) -> list[Unit]:
-        """The entries of the main transcript, or of one beside it."""
+        """Return the entries of the main transcript, or of one beside it."""
         return [unit for unit in self.read() if unit.own and unit.run == subpath]
 
     def _add(self, unit: Unit) -> None:
@@ -95,17 +95,17 @@ class HoldfastSessionStore:
         await run_sync(kept.write, tell)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """The entries in their order; None for a key that was never written."""
+        """Return the entries in their order; None for a key that was never written."""
         units = await run_sync(self._of(key).of, key.get("subpath"))
         return [cast("SessionStoreEntry", unit.fresh) for unit in units] or None
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """The sessions of a project, with the time of their last change."""
+        """Return the sessions of a project, with the time of their last change."""
         found = await run_sync(list, self._sessions(project_key))
         return [{"session_id": id, "mtime": changed} for id, _, changed in found]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """The SDK's own summary of each session of a project."""
+        """Return the SDK's own summary of each session of a project."""
         return await run_sync(self._summarise, project_key)
 
     async def delete(self, key: SessionKey) -> None:
@@ -118,7 +118,7 @@ class HoldfastSessionStore:
         await run_sync(kept.write, lambda: as_run(retract(kept.of(subpath)), subpath))
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        """The subpaths of a session, in the order of their first entries."""
+        """Return the subpaths of a session, in the order of their first entries."""
         units = await run_sync(self._of(key).read)
         return list(dict.fromkeys(unit.run for unit in units if unit.own and unit.run))
 
@@ -126,7 +126,7 @@ class HoldfastSessionStore:
         return self._kept((key["project_key"], key["session_id"]))
 
     def _sessions(self, project_key: str) -> Iterator[tuple[str, _Transcripts, int]]:
-        """The sessions of a project that have entries, and when each was changed."""
+        """Yield the sessions of a project that have entries, and when each was changed."""
         for _, link in linked(self._library, _TOOL):
             kept = self._kept((project_key, link["id"])) if link.get("scope") == project_key else None
             if kept is not None and kept.of(None):

@@ -192,7 +192,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def plain(message: BaseMessage) -> tuple[dict[str, Any], Model] | None:
-    """A message as plain data, and the model of it; None if plain data would give another one."""
+    """Return a message as plain data, and its model; None if plain data would give a different message."""
     # A class of the caller's own would have to be imported to be made again.
     if type(message) not in _KINDS:
         return None
@@ -207,13 +207,13 @@ def plain(message: BaseMessage) -> tuple[dict[str, Any], Model] | None:
 
 
 def from_item(item: dict[str, Any]) -> BaseMessage:
-    """The message that an item is of. Only LangChain's own kinds are ever made."""
+    """Return the message of an item. Only LangChain's own kinds are ever created."""
     message: BaseMessage = messages_from_dict([item])[0]
     return message
 
 
 def reference(item: dict[str, Any]) -> str:
-    """A short name for exactly this item."""
+    """Return a short name for exactly this item."""
     digest = hashlib.blake2b(_encode(item), digest_size=_REFERENCE_BYTES).digest()
     return base64.urlsafe_b64encode(digest).decode()
 
@@ -228,7 +228,7 @@ class Model:
         self._containers = [name for name, value in message.__dict__.items() if isinstance(value, dict | list)]
 
     def twin(self) -> BaseMessage:
-        """A copy of the message, with nothing in common that could be changed."""
+        """Return an independent copy of the message."""
         model = self._message
         made: BaseMessage = object.__new__(type(model))
         members = model.__dict__.copy()
@@ -270,7 +270,7 @@ class Known:
         self._seen: dict[int, _SeenMessage] = {}
 
     def reference(self, message: BaseMessage) -> str | None:
-        """The reference of this very message, if it is as it was."""
+        """Return the reference of this very message, if it is unchanged."""
         seen = self._seen.get(id(message))
         if seen is None or seen() is not message or not seen.model.is_like(message):
             return None
@@ -351,7 +351,7 @@ def messages_of(units: list[Unit]) -> list[BaseMessage]:
 
 
 def told_by_others(unit: Unit) -> list[BaseMessage]:
-    """The messages that one neutral message becomes: results are messages of their own."""
+    """Return the messages for one neutral message: results are messages of their own."""
     role, blocks, id = unit.item["role"], unit.blocks, _own_id(unit.seqs)
     if role == "system":
         return [kinds.SystemMessage(unit.item["content"], id=id)]
@@ -371,7 +371,7 @@ def _own_id(seqs: tuple[int, ...]) -> str:
 
 
 def seqs_of(id: str | None) -> tuple[int, ...]:
-    """The events that an id made here names; nothing for any other id."""
+    """Return the events that an id made here names; none for any other id."""
     name, *seqs = (id or "").split("-")
     named = name == _OWN_ID and all(seq.isdecimal() for seq in seqs)
     return tuple(int(seq) for seq in seqs) if named else ()
@@ -392,7 +392,7 @@ def _content(blocks: list[dict[str, Any]]) -> Any:
 
 
 def answered(messages: list[BaseMessage], *, last: bool = True) -> list[BaseMessage]:
-    """The messages with a result for each call, as models demand; with ``last=False`` not for the last ones."""
+    """Return the messages with a result for each call, as models require; with ``last=False`` not the last ones."""
     made: list[BaseMessage] = []
     open_calls: dict[str, str] = {}
     for message in messages:

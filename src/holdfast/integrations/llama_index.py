@@ -43,7 +43,7 @@ class _History(MessageHistory):
     """The messages of a key; a call of others that has no result is given one that says so."""
 
     def read(self) -> list[Unit]:
-        """All messages. One that was given here, and is not on record, has no events."""
+        """Return all messages. One that was given here and is not recorded has no events."""
         return answered(super().read())
 
     def status(self, unit: Unit) -> MessageStatus:
@@ -82,7 +82,7 @@ class _OnChats(BaseModel):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name of the class, as LlamaIndex asks for it."""
+        """Return the name of the class, as LlamaIndex requires."""
         return cls.__name__
 
     def _keys(self) -> list[str]:
@@ -102,7 +102,7 @@ class HoldfastChatStore(_OnChats, BaseChatStore):
         self._of(key).change(lambda known: _put(known, messages))
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        """The messages of a key, also those that other frameworks recorded."""
+        """Return the messages of a key, including those that other frameworks recorded."""
         return [message_of(unit) for unit in self._of(key).read()]
 
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
@@ -131,7 +131,7 @@ class HoldfastChatStore(_OnChats, BaseChatStore):
         return self.delete_message(key, -1)
 
     def get_keys(self) -> list[str]:
-        """The keys that have messages, of those that were begun here."""
+        """Return the keys with messages, of those that were begun here."""
         return self._keys()
 
 
@@ -149,7 +149,7 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
         limit: int | None = None,
         offset: int | None = None,
     ) -> list[ChatMessage]:
-        """The messages of a key that have a status (None: all), the oldest first, or some."""
+        """Return the messages of a key with a status (None: all), oldest first, or some of them."""
         start = offset or 0
         history = self._of(key)
         found = history.of_status(history.read(), status)[start : None if limit is None else start + limit]
@@ -214,7 +214,7 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
 
     @unblocked
     def get_keys(self) -> list[str]:
-        """The keys that have messages, of those that were begun here."""
+        """Return the keys with messages, of those that were begun here."""
         return self._keys()
 
 
@@ -243,7 +243,7 @@ async def abring_over(source: AsyncDBChatStore, hf: Library = None) -> int:
 
 
 def _next_status(message: ChatMessage, archived: list[ChatMessage]) -> MessageStatus:
-    """The status of a message, given those left that are archived, of which it may be the first."""
+    """Return the status of a message, given how many archived ones are left, of which it may be the first."""
     if not archived or archived[0] != message:
         return MessageStatus.ACTIVE
     archived.pop(0)
@@ -272,7 +272,7 @@ _ROLES = {"chatbot": "assistant", "model": "assistant", "developer": "system"}
 
 
 def as_item(message: ChatMessage) -> dict[str, Any]:
-    """A message as plain data."""
+    """Return a message as plain data."""
     made: dict[str, Any] = message.model_dump(mode="json")
     return made
 

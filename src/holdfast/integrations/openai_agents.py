@@ -79,7 +79,7 @@ class HoldfastSession:
     async def get_items(
         self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
     ) -> list[TResponseInputItem]:
-        """The newest items, as many as are asked for or set, or all; calls of others without a result are given one."""
+        """Return the newest items, up to the limit given or set; calls of others get a result if they lack one."""
         from agents.memory.session_settings import resolve_session_limit
 
         self._check_open()
@@ -183,7 +183,7 @@ async def bring_over(source: Session, hf: Library = None) -> int:
 
 
 def _as_map(item: Any) -> dict[str, Any]:
-    """An item as a map: items are typed dicts, some callers hand over the SDK's objects."""
+    """Return an item as a map: items are typed dicts, but some callers pass the SDK's objects."""
     if isinstance(item, dict):
         return item
     return cast("dict[str, Any]", item.model_dump(exclude_unset=True))
@@ -196,7 +196,7 @@ def _items(voiced: list[Unit]) -> list[dict[str, Any]]:
 
 
 def _rebuild(words: Words) -> dict[str, Any]:
-    """The item that the runner makes of such words, where it makes one."""
+    """Return the item that the runner makes of such text, if it makes one."""
     type, data = words[0]
     if type == "tool_call":
         return {

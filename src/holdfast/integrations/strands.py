@@ -84,11 +84,11 @@ class _AgentSession(units.Units):
         return next((id for kind, id in self.states if kind == _AGENT), None)
 
     def run_of(self, agent_id: str) -> str | None:
-        """The run of an agent; None for the conversation itself."""
+        """Return the run of an agent; None for the conversation itself."""
         return None if self.first_agent in (None, agent_id) else agent_id
 
     def items(self, agent_id: str) -> list[dict[str, Any]]:
-        """The messages of an agent as plain data, with what others recorded among them."""
+        """Return the messages of an agent as plain data, with those of others among them."""
         run = self.run_of(agent_id)
         spoken = (unit for unit in self.read() if unit.run == run)
         made: list[dict[str, Any]] = []
@@ -108,14 +108,14 @@ class _AgentSession(units.Units):
         return repaired(made, f"{self.place.id}/{run}")
 
     def at(self, agent_id: str, number: int) -> dict[str, Any] | None:
-        """The message of a number; None if there is none."""
+        """Return the message with a number; None if there is none."""
         run = self.run_of(agent_id)
         if run not in self.mixed:
             return self.numbered.get((run, number))
         return next((one for one in self.items(agent_id) if one["message_id"] == number), None)
 
     def messages(self, agent_id: str) -> list[SessionMessage]:
-        """The messages of an agent as the framework has them."""
+        """Return the messages of an agent in the framework's form."""
         return [SessionMessage.from_dict(units.fresh(item)) for item in self.items(agent_id)]
 
 
@@ -134,7 +134,7 @@ class HoldfastSessionRepository(SessionRepository):
 
     # -- sessions ----------------------------------------------------------------------------
     def create_session(self, session: Session, **kwargs: Any) -> Session:
-        """A new session. Raises SessionException if there is one of this id."""
+        """Create a session. Raises SessionException if one with this id exists."""
         kept = self._read(session.session_id)
 
         def tell() -> units.Drafts:
@@ -146,7 +146,7 @@ class HoldfastSessionRepository(SessionRepository):
         return session
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
-        """A session, also one that another framework began; None if there is none."""
+        """Return a session, even one that another framework began; None if there is none."""
         kept = self._read(session_id)
         if kept.session is not None:
             return Session.from_dict(kept.session | {"session_id": session_id})
@@ -165,7 +165,7 @@ class HoldfastSessionRepository(SessionRepository):
         self._record(session_id, _AGENT, session_agent.agent_id, session_agent.to_dict())
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
-        """An agent as it was recorded last; None if there is none."""
+        """Return an agent as it was last recorded; None if there is none."""
         found = self._read(session_id).states.get((_AGENT, agent_id))
         return None if found is None else SessionAgent.from_dict(units.fresh(found))
 
@@ -196,7 +196,7 @@ class HoldfastSessionRepository(SessionRepository):
         kept.write(tell)
 
     def read_message(self, session_id: str, agent_id: str, message_id: int, **kwargs: Any) -> SessionMessage | None:
-        """A message by its number; None if there is none."""
+        """Return a message by its number; None if there is none."""
         _check_number(message_id)
         kept = self._read(session_id)
         with kept.lock:
@@ -222,13 +222,13 @@ class HoldfastSessionRepository(SessionRepository):
     def list_messages(
         self, session_id: str, agent_id: str, limit: int | None = None, offset: int = 0, **kwargs: Any
     ) -> list[SessionMessage]:
-        """The messages of an agent, each call but the last with a result: a lost one is put in, numbered below zero."""
+        """Return the messages of an agent; each call but the last has a result, if need be one numbered below zero."""
         kept = self._read(session_id)
         _found(kept.states.get((_AGENT, agent_id)), f"Agent {agent_id} in session {session_id}")
         return kept.messages(agent_id)[offset : None if limit is None else offset + limit]
 
     def messages(self, session_id: str) -> list[Any]:
-        """The conversation of a session, whatever recorded it, for ``Agent(messages=…)``."""
+        """Return the conversation of a session, whatever recorded it, for ``Agent(messages=…)``."""
         kept = self._read(session_id)
         return [message.to_message() for message in kept.messages(kept.first_agent or "")]
 
@@ -238,7 +238,7 @@ class HoldfastSessionRepository(SessionRepository):
         self._record(session_id, "multi_agent", multi_agent.id, multi_agent.serialize_state())
 
     def read_multi_agent(self, session_id: str, multi_agent_id: str, **kwargs: Any) -> dict[str, Any] | None:
-        """The state of a group as it was recorded last; None if there is none."""
+        """Return the state of a group as it was last recorded; None if there is none."""
         found = self._read(session_id).states.get(("multi_agent", multi_agent_id))
         return None if found is None else cast("dict[str, Any]", units.fresh(found))
 
@@ -408,7 +408,7 @@ def as_messages(events: list[Event]) -> list[dict[str, Any]]:
 
 
 def repaired(items: list[dict[str, Any]], conversation: str) -> list[dict[str, Any]]:
-    """Messages in their order, every call directly followed by its result, as models demand it.
+    """Return messages in order, every call directly followed by its result, as models require.
 
     A call in the last message is left alone: it may wait for a person, and Strands answers it when
     something else is said. A message that is put in has the same tracking id whenever the
@@ -456,18 +456,18 @@ def _numbered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _said(item: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The message of an item that counts, and the name that it has there."""
+    """Return the message of a valid item, and its name there."""
     name = "redact_message" if item.get("redact_message") else "message"
     return name, item[name]
 
 
 def _ids(item: dict[str, Any], kind: str) -> dict[str, None]:
-    """The ids of the calls or of the results in a message, in their order."""
+    """Return the ids of the calls or results in a message, in order."""
     return {part[kind]["toolUseId"]: None for part in _said(item)[1]["content"] if kind in part}
 
 
 def micros_of(text: Any) -> int | None:
-    """A time as Strands writes it, in microseconds; None for anything else."""
+    """Return a time in the format of Strands in microseconds; None for anything else."""
     try:
         micros = (datetime.fromisoformat(text) - _EPOCH) // _MICROSECOND
     except (TypeError, ValueError):
@@ -476,7 +476,7 @@ def micros_of(text: Any) -> int | None:
 
 
 def time_of(micros: int) -> str:
-    """A time in microseconds, in the text that Strands writes."""
+    """Return a time in microseconds in the format of Strands."""
     return (_EPOCH + micros * _MICROSECOND).isoformat()
 
 

@@ -46,17 +46,17 @@ class CrashState:
         return frozenset(zip(self.paths, [data for _, data in self.paths.values()], strict=True))
 
     def content(self, path: str) -> bytes | None:
-        """The bytes of a file; None if it is not there."""
+        """Return the bytes of a file; None if it is not there."""
         return self.paths.get(path, (0, None))[1]
 
     def disk(self) -> SimDisk:
-        """The disk in this state, on which to run recovery."""
+        """Return the disk in this state, on which to run recovery."""
         from holdfast.testing._sim_disk import SimDisk
 
         return SimDisk(self.image())
 
     def image(self) -> Image:
-        """The state as inodes, to make a disk of."""
+        """Return the state as inodes, to make a disk of."""
         entries: Entries = {ROOT: {}}
         contents: dict[int, bytes] = {}
         numbers = {"": ROOT}
@@ -111,7 +111,7 @@ class _Medium:
                     self.settled.add(effect.added[2])
 
     def entry_choices(self, *, subsets: bool) -> Iterator[Entries]:
-        """The names that a crash may leave: the unsafe changes up to any one, or any of them."""
+        """Yield the names that a crash may leave: the unsafe changes up to any one, or any of them."""
         # Two to the power of their number: beyond a few, only those in order.
         if subsets and len(self.changes) <= _SUBSET_BITS_MAX:
             for mask in range(1 << len(self.changes)):
@@ -128,12 +128,12 @@ class _Medium:
         return entries
 
     def volatile(self, inode: int) -> bytes:
-        """A file's bytes as programs see them."""
+        """Return a file's bytes as programs see them."""
         return _after(self.contents.get(inode, b""), self.unsafe.get(inode, ()))
 
 
 def _after(content: bytes, changes: Iterable[DataChange]) -> bytes:
-    """The content of a file after some changes."""
+    """Return the content of a file after some changes."""
     for change in changes:
         content = change.on(content)
     return content
@@ -161,7 +161,7 @@ def power_states(
     holes: bool = False,
     settled: Collection[str] = (),
 ) -> Iterator[CrashState]:
-    """The states that power loss can leave, each once for each thing acknowledged.
+    """Yield the states that power loss can leave, each once for each acknowledged effect.
 
     ``step`` thins the bytes at which a write is cut; ``subsets`` lets unsafe names come in any
     combination instead of in order; ``holes`` lets a later write reach the medium before an
@@ -193,7 +193,7 @@ def power_states(
 def kill_states(
     image: Image, effects: list[Effect], *, step: int = 1, settled: Collection[str] = ()
 ) -> Iterator[CrashState]:
-    """The states that a kill can leave: all that was done, and the last write cut at any byte."""
+    """Yield the states that a kill can leave: everything done, and the last write cut at any byte."""
     medium = _Medium(image, settled)
     told: list[Any] = []
     yield CrashState(_tree(medium.entries, medium.contents), (), 0)
@@ -266,7 +266,7 @@ def _states_at(
 def _with_unsafe_files(
     base: Paths, names: Names, medium: _Medium, unsafe: list[int], *, holes: bool
 ) -> Iterator[Paths]:
-    """Each combination of what may have become of the files that were not synced."""
+    """Yield each combination of possible contents of the unsynced files."""
     options = [_coarse(medium, inode, holes=holes) for inode in unsafe]
     if len(unsafe) > _UNSAFE_FILES_MAX:  # all or nothing, or there would be too many
         options = [[choices[0], choices[-1]] for choices in options]
@@ -278,7 +278,7 @@ def _with_unsafe_files(
 
 
 def _coarse(medium: _Medium, inode: int, *, holes: bool) -> list[bytes]:
-    """The telling ones of the contents that a file may have: absent, zeros, half, whole."""
+    """Return the distinctive contents that a file may have: absent, zeros, half, whole."""
     safe, whole, changes = medium.contents.get(inode, b""), medium.volatile(inode), medium.unsafe[inode]
     half = whole[: (len(safe) + len(whole)) // 2]
     found = [safe, safe.ljust(len(whole), b"\0"), half]
@@ -289,7 +289,7 @@ def _coarse(medium: _Medium, inode: int, *, holes: bool) -> list[bytes]:
 
 
 def _every_cut(medium: _Medium, inode: int, step: int) -> Iterator[tuple[bytes, tuple[int, int] | None]]:
-    """The file with its last change cut at each byte, and with zeros up to its new size."""
+    """Yield the file with its last change cut at each byte, and with zeros up to its new size."""
     *earlier, last = medium.unsafe[inode]
     content = medium.contents.get(inode, b"")
     # First as it was when it was last synced.
@@ -322,7 +322,7 @@ def _tree(entries: Entries, contents: dict[int, bytes]) -> Paths:
 
 
 def _names(paths: Paths) -> Names:
-    """By inode: every path that it has."""
+    """Return every path of each inode."""
     names: Names = {}
     for path, (inode, _) in paths.items():
         names.setdefault(inode, []).append(path)
@@ -330,7 +330,7 @@ def _names(paths: Paths) -> Names:
 
 
 def _replaced(paths: Paths, names: Names, inode: int, content: bytes) -> Paths:
-    """The paths with other bytes in one file, under each of its names."""
+    """Return the paths with other bytes in one file, under each of its names."""
     return paths | dict.fromkeys(names.get(inode, ()), (inode, content))
 
 
@@ -375,7 +375,7 @@ class Write(NamedTuple):
     data: bytes
 
     def on(self, content: bytes, size: int | None = None) -> bytes:
-        """The content after the write, or after only the first ``size`` bytes of it."""
+        """Return the content after the write, or after only the first ``size`` bytes of it."""
         data = self.data if size is None else self.data[:size]
         if not data:
             return content

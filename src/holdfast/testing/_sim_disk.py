@@ -58,14 +58,14 @@ class SimDisk(Disk):
         self._effects.append(crash.Acknowledged(what, survives_power_loss))
 
     def crash_states(self, mode: str = "power", **options: Any) -> Iterator[crash.CrashState]:
-        """Every state that a crash so far can leave, by "power" or "kill"; options as ``power_states`` has them."""
+        """Yield every state that a crash so far can leave, by "power" or "kill"; options as in ``power_states``."""
         effects = list(self._effects)
         if mode == "kill":
             return crash.kill_states(self._start, effects, **options)
         return crash.power_states(self._start, effects, **options)
 
     def end_states(self) -> Iterator[crash.CrashState]:
-        """The disk as a kill would leave it now, then as power loss might, the worst first."""
+        """Yield the disk as a kill would leave it now, then as power loss might, the worst first."""
         return crash.end_states(self._start, list(self._effects))
 
     def lose_power(self, chance: Random) -> crash.CrashState:
@@ -73,7 +73,7 @@ class SimDisk(Disk):
         return crash.sampled_power_loss(self._start, list(self._effects), chance)
 
     def image(self) -> crash.Image:
-        """The disk as programs see it now."""
+        """Return the disk as programs see it now."""
         entries = {inode: dict(names) for inode, names in self._entries.items()}
         return crash.Image(entries, {inode: bytes(data) for inode, data in self._contents.items()})
 
@@ -324,5 +324,5 @@ class SimDisk(Disk):
 
 
 def _error(number: int, what: str) -> OSError:
-    """The error that the real system would raise, of the right class for its number."""
+    """Return the error that the real system would raise, of the right class for its number."""
     return OSError(number, os.strerror(number), what)

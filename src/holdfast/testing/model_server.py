@@ -141,7 +141,7 @@ class _Server(ThreadingHTTPServer):
     model: ScriptedModel
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away, perhaps killed by the test, is no news."""
+        """Ignore a client that disconnected, perhaps killed by the test."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -220,7 +220,7 @@ def _new_id(prefix: str) -> str:
 
 
 def _tokens(value: Any) -> int:
-    """A stand-in for a count: one token for every four bytes of JSON."""
+    """Return a stand-in for a count: one token for every four bytes of JSON."""
     return len(msgspec.json.encode(value)) // 4 + 1
 
 
@@ -250,19 +250,19 @@ class _Wire(ABC):
         return bool(body.get("stream"))
 
     def messages(self, body: Body) -> list[Body]:
-        """The conversation in the request."""
+        """Return the conversation in the request."""
         return list(body.get(self.conversation) or [])
 
     @abstractmethod
     def answer(self, body: Body, text: str, calls: Sequence[AskForTool], thinking: str | None) -> Body:
-        """The whole answer."""
+        """Return the whole answer."""
 
     @abstractmethod
     def stream(self, body: Body, answer: Body) -> Iterator[bytes]:
-        """The answer in pieces."""
+        """Yield the answer in pieces."""
 
     def error(self, status: int, message: str) -> Body:
-        """The body of an error."""
+        """Return the body of an error."""
         return {"error": {"message": message, "type": _error_type(status), "code": status}}
 
 

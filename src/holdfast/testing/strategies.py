@@ -38,7 +38,7 @@ _SHARED = frozenset({"metadata", "usage", "raw"})
 
 @cache
 def json_values(max_leaves: int = 20) -> SearchStrategy[Any]:
-    """Any value that an event may hold: all of JSON but NUL and lone surrogates."""
+    """Return any value that an event may contain: all of JSON but NUL and lone surrogates."""
     leaves = (
         st.none()
         | st.booleans()
@@ -103,7 +103,7 @@ def logs(max_turns: int = 4) -> SearchStrategy[list[Event]]:
 
 
 def encode_log(events: Sequence[Event]) -> bytes:
-    """The bytes of a log that holds these events, numbered from 0."""
+    """Return the bytes of a log with these events, numbered from 0."""
     crc, lines = 0, []
     for seq, event in enumerate(events):
         line, crc = encode_line(seq, line_body(event), crc)
@@ -132,7 +132,7 @@ def _flip(log: bytes, start: int, stop: int) -> bytes:
 
 
 def _whole_lines(change: Callable[[list[bytes], int, int], object]) -> Callable[..., bytes]:
-    """An accident that strikes lines instead of bytes."""
+    """Return an accident that strikes lines instead of bytes."""
 
     def strike(log: bytes, start: int, stop: int) -> bytes:
         lines = log.splitlines(keepends=True)
@@ -179,7 +179,7 @@ def _turns(turn: int) -> SearchStrategy[list[tuple[str, dict[str, Any]]]]:
 
 @cache
 def _tool_steps(prefix: str) -> SearchStrategy[list[tuple[str, dict[str, Any]]]]:
-    """Some calls at once, then their results in any order."""
+    """Return some calls at once, then their results in any order."""
 
     @st.composite
     def build(draw: DrawFn) -> list[tuple[str, dict[str, Any]]]:

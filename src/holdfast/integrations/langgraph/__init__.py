@@ -63,7 +63,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     # -- reading -----------------------------------------------------------------------------
     def get_tuple(self, config: Config) -> CheckpointTuple | None:
-        """The checkpoint that a config names, or else the newest of its thread."""
+        """Return the checkpoint that a config names, or else the newest of its thread."""
         named = named_in(config)
         thread = self._of(named.thread_id)
         with thread.reading():
@@ -92,7 +92,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
     def get_delta_channel_history(
         self, *, config: Config, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Of each channel the nearest value before a checkpoint, and what was written since."""
+        """Return for each channel the nearest value before a checkpoint, and the writes since."""
         thread_id, ns, id = named_in(config)
         thread = self._of(thread_id)
         with thread.reading():
@@ -101,7 +101,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
             return {name: _history(thread, ns, parent, name, self.serde) for name in channels}
 
     def messages(self, thread_id: str) -> Sequence[BaseMessage]:
-        """The conversation of a thread, whatever recorded it, valid in every state of its log.
+        """Return the conversation of a thread, whatever recorded it, valid in every state of its log.
 
         To go on with a session of another framework: give these to the graph as its input, with
         what is to be said next. What is on record already is not recorded a second time.
@@ -170,7 +170,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
                 self._remove(thread_id, lambda thread, ns: set(thread.checkpoints[ns]) - needed(thread, ns))
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        """A version after this one, text or number as it is, that no branch of a thread was given before."""
+        """Return a version after this one, of the same type, that no branch of a thread has had before."""
         if isinstance(current, str):
             number = int(current.partition(".")[0]) + 1
             return f"{number:032}.{secrets.randbits(_CHANCE_BITS):020}"
@@ -200,7 +200,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     # -- inside ------------------------------------------------------------------------------
     def _ids(self) -> Iterator[str]:
-        """The threads that were begun by LangGraph."""
+        """Yield the threads that LangGraph began."""
         return (link["id"] for _, link in linked(self._library, TOOL))
 
     def _find(self, config: Config | None, filter: dict[str, Any], before: str | None) -> Iterator[NamedThread]:
@@ -223,7 +223,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
             yield from found
 
     def _show(self, named: NamedThread) -> CheckpointTuple | None:
-        """A checkpoint as the framework has it; None if it is no more."""
+        """Return a checkpoint in the framework's form; None if it no longer exists."""
         thread_id, ns, id = named
         thread, serde = self._of(thread_id), self.serde
         with thread.lock:
@@ -342,7 +342,7 @@ def named_in(config: Config) -> NamedThread:
 
 
 def config_of(thread_id: str, ns: str, id: str | None) -> Config:
-    """The config that names a checkpoint, or that there is none yet."""
+    """Return the config that names a checkpoint, or that there is none yet."""
     about = {"thread_id": thread_id, "checkpoint_ns": ns}
     return {"configurable": about | ({"checkpoint_id": id} if id is not None else {})}
 
@@ -352,7 +352,7 @@ def _fits(metadata: dict[str, Any], filter: dict[str, Any]) -> bool:
 
 
 def needed(thread: GraphThread, ns: str) -> set[str]:
-    """The newest checkpoint, and those before it on which its channels of changes stand."""
+    """Return the newest checkpoint, and the earlier ones on which its delta channels depend."""
     newest = thread.newest(ns)
     if newest is None:
         return set()

@@ -41,7 +41,7 @@ class NewCheckpoint:
     def words(
         self, checkpoint: Mapping[str, Any], metadata: Mapping[str, Any], versions: Mapping[str, Version]
     ) -> Words:
-        """The events of the checkpoint."""
+        """Return the events of the checkpoint."""
         values = self._thread.values
         body = {name: value for name, value in checkpoint.items() if name != "channel_values"}
         about = {"metadata": values.encode(dict(metadata), self._serde), "body": values.encode(body, self._serde)}
@@ -108,7 +108,7 @@ class NewCheckpoint:
         return {"is": encoded} if kept < _LISTED_MIN else {"keep": kept, "add": added}
 
     def _removed(self, channel: str) -> list[str]:
-        """The messages of a channel of changes that were removed since its parent."""
+        """Return the messages of a delta channel that were removed since its parent."""
         thread, id = self._thread, self._parent or ""
         if not any(_removes(write.value) for write in thread.ordered_writes(ROOT, id)):
             return []
@@ -118,7 +118,7 @@ class NewCheckpoint:
         return [name for name in before if name not in now]
 
     def _spoken(self, checkpoint: Mapping[str, Any]) -> Iterator[str]:
-        """The messages in the channels of the checkpoint that hold the conversation."""
+        """Yield the messages in the checkpoint's channels that contain the conversation."""
         thread, values, new = self._thread, checkpoint["channel_values"], self._new
         told = {
             channel: partial(thread.values.encode, values[channel], self._serde, new)
@@ -153,7 +153,7 @@ class NewCheckpoint:
 def writes_words(
     thread: GraphThread, writes: list[tuple[str, int, Any]], *, ns: str, id: str, task: str, path: str, serde: Typed
 ) -> Words:
-    """The events of what a task wrote at a checkpoint."""
+    """Return the events of what a task wrote at a checkpoint."""
     new: Items = {}
     # A graph that does not wait for its checkpoints may be ahead of them: what it says is told with
     # the checkpoint then, or it would stand before what was said earlier.
@@ -172,7 +172,7 @@ def writes_words(
 
 
 def removed_words(thread: GraphThread, removed: Collection[tuple[str, str]]) -> Words:
-    """The events by which checkpoints are no more; the newest that is left has the conversation."""
+    """Return the events that remove checkpoints; the newest one left has the conversation."""
     told = [_frame("removed", [list(one) for one in removed])]
     left = {id for id in thread.checkpoints.get(ROOT, {}) if (ROOT, id) not in removed}
     newest = max(left, default=None)
@@ -191,7 +191,7 @@ def removed_words(thread: GraphThread, removed: Collection[tuple[str, str]]) -> 
 def _spoken(
     thread: GraphThread, channels: Iterable[str], told: Mapping[str, Callable[[], Any]], parent: str | None, new: Items
 ) -> Iterator[str]:
-    """The messages in the channels of a checkpoint that hold the conversation: as told there, or since its parent."""
+    """Yield the messages in a checkpoint's conversation channels: as recorded there, or since its parent."""
     for channel in channels:
         if channel not in thread.speaking or channel == INPUT:
             continue
@@ -219,7 +219,7 @@ def _turned(
 
 
 def _spelt(thread: GraphThread, channel: str, seed: Checkpoint | None, passed: list[str], new: Items) -> list[str]:
-    """The messages of a channel of changes, from a value and what was written since."""
+    """Return the messages of a delta channel, from a value and the writes since."""
     names = list(names_in(thread.encoded(ROOT, seed, channel))) if seed is not None else []
     for id in passed:
         names = _written(thread, channel, id, names, new)
@@ -227,7 +227,7 @@ def _spelt(thread: GraphThread, channel: str, seed: Checkpoint | None, passed: l
 
 
 def _written(thread: GraphThread, channel: str, id: str, before: list[str], new: Items) -> list[str]:
-    """The messages of a channel of changes with what was written to it at a checkpoint."""
+    """Return the messages of a delta channel with the writes at a checkpoint."""
     values, names = thread.values, list(before)
     for write in thread.ordered_writes(ROOT, id):
         if write.channel != channel:
@@ -269,7 +269,7 @@ def _message_words(new: Items) -> Words:
 
 
 def _got_ids(thread: GraphThread, announced: list[str], new: Items) -> dict[str, str]:
-    """Messages that were announced without an id, and the new ones that they are by now."""
+    """Return the new ids of messages that were announced without one."""
     known = thread.values.items
     without = {name for name in announced if known[name]["data"].get("id") is None}
     found = {}
@@ -281,7 +281,7 @@ def _got_ids(thread: GraphThread, announced: list[str], new: Items) -> dict[str,
 
 
 def _amended(thread: GraphThread, got_ids: dict[str, str], new: Items) -> Words:
-    """The events by which messages get their ids; they are new no more."""
+    """Return the events that give messages their ids; they are no longer new."""
     values, words = thread.values, []
     for name, now in got_ids.items():
         change = difference(values.items[name], new.pop(now))

@@ -41,7 +41,7 @@ class Value(NamedTuple):
     before: Value | None = None
 
     def encoded(self) -> Any:
-        """The whole value."""
+        """Return the whole value."""
         steps: list[dict[str, Any]] = []
         at = self
         while at.before is not None:
@@ -66,7 +66,7 @@ class Checkpoint(NamedTuple):
     values: dict[str, Value]  # the values of its channels; a channel of changes may have none
 
     def version(self, channel: str) -> Any:
-        """The version of a channel."""
+        """Return the version of a channel."""
         return _number(self.body["channel_versions"].get(channel))
 
 
@@ -100,11 +100,11 @@ class GraphThread(UnitReader):
         self._fresh: list[str] = []
 
     def newest(self, ns: str) -> str | None:
-        """The id of the newest checkpoint of a namespace: ids grow."""
+        """Return the id of the newest checkpoint of a namespace: ids grow."""
         return self._newest.get(ns)
 
     def lineage(self, ns: str, id: str | None) -> Iterator[Checkpoint]:
-        """A checkpoint and those it comes from, the nearest first, each of them once."""
+        """Yield a checkpoint and its ancestors, nearest first, each once."""
         checkpoints, seen = self.checkpoints.get(ns, {}), set()
         while id in checkpoints and id not in seen:
             seen.add(id)
@@ -112,7 +112,7 @@ class GraphThread(UnitReader):
             id = checkpoints[id].parent
 
     def stretch(self, ns: str, id: str | None, channel: str) -> tuple[Checkpoint | None, list[str]]:
-        """From where a channel's value at what follows a checkpoint is put together.
+        """Return where the value of a channel after a checkpoint is assembled from.
 
         The nearest checkpoint that has a value, if there is one, and those whose writes count after
         it, in their order.
@@ -127,27 +127,27 @@ class GraphThread(UnitReader):
         return seed, passed[::-1]
 
     def still_announced(self, id: str) -> list[str]:
-        """Messages that were told at a checkpoint, are not taken up yet, and still stand."""
+        """Return messages that were recorded at a checkpoint, are not used yet, and are still valid."""
         return [name for name in self.announced.get(id, ()) if name in self.values.standing]
 
     def channel_value(self, ns: str, checkpoint: Checkpoint, channel: str, serde: Typed) -> Any:
-        """The value of a channel that has one at a checkpoint."""
+        """Return the value of a channel at a checkpoint."""
         encoded = self.encoded(ns, checkpoint, channel)
         is_snapshot = "snapshot" in checkpoint.values[channel].told
         return self.values.decode({"~s": encoded} if is_snapshot else encoded, serde)
 
     def encoded(self, ns: str, checkpoint: Checkpoint, channel: str) -> Any:
-        """The value of a channel that has one at a checkpoint, as it is on record."""
+        """Return the value of a channel at a checkpoint, as recorded."""
         value, latest = checkpoint.values[channel], self.latest.get((ns, channel))
         return latest[1] if latest is not None and latest[0] is value else value.encoded()
 
     def said_after(self, seq: int) -> list[str]:
-        """The messages of the graph that stand in the conversation, told after an event."""
+        """Return the messages of the graph in the conversation that were recorded after an event."""
         standing = self.values.standing
         return [name for name, seqs in standing.items() if seqs[0] > seq and seqs[0] in self._names]
 
     def ordered_writes(self, ns: str, id: str) -> list[ChannelWrite]:
-        """The writes at a checkpoint, in the order in which a live run applies them."""
+        """Return the writes at a checkpoint, in the order in which a live run applies them."""
         stored = self.writes.get((ns, id), {})
         return [stored[key] for key in sorted(stored, key=lambda key: (stored[key].path, *key))]
 
@@ -192,7 +192,7 @@ class GraphThread(UnitReader):
         self._newest = {ns: max(some, default=None) for ns, some in found}
 
     def _take_amended(self, data: dict[str, Any]) -> None:
-        """A message got its id: from now on it has another name, and what had the old keeps it."""
+        """Give a message its new id; messages under the old one keep it."""
         name = self._names.get(data["amends"], "")
         seqs = self.values.standing.pop(name, None)
         if seqs is not None:
@@ -243,7 +243,7 @@ class GraphThread(UnitReader):
             self.speaking.update(made.metadata.get("counters_since_delta_snapshot") or ())
 
     def _belonging(self, ns: str, versions: dict[str, Version], parent: str | None, new: set[str]) -> dict[str, Value]:
-        """The values of a checkpoint: new ones, those of its parent, or else those told last."""
+        """Return the values of a checkpoint: new ones, its parent's, or else the last recorded ones."""
         before = self.checkpoints.get(ns, {}).get(parent or "")
         found = {}
         for channel, version in versions.items():
@@ -256,7 +256,7 @@ class GraphThread(UnitReader):
         return found
 
     def _value(self, ns: str, channel: str, told: dict[str, Any]) -> Value:
-        """The value that was told of a channel, which what follows may be told by."""
+        """Return the recorded value of a channel, on which later values may build."""
         latest = self.latest.get((ns, channel))
         if told == _EMPTY:
             return Value(told)
@@ -280,12 +280,12 @@ class GraphThread(UnitReader):
 
 
 def _number(version: Any) -> Any:
-    """A version as it was given: of a big number the log has the text."""
+    """Return a version as it was given: the log has a large number as text."""
     return int(next(iter(version.values()))) if isinstance(version, dict) else version
 
 
 def names_in(encoded: Any) -> Iterator[str]:
-    """The messages that a value names, in their order."""
+    """Yield the messages that a value names, in their order."""
     if isinstance(encoded, list):
         for one in encoded:
             yield from names_in(one)
@@ -326,11 +326,11 @@ class Values:
         self._models: dict[str, Model] = {}
 
     def encode(self, value: Any, serde: Typed, new: Items | None = None) -> Any:
-        """A value as JSON. With ``new``, messages that are not in the conversation go there."""
+        """Encode a value as JSON. With ``new``, messages that are not in the conversation go there."""
         return _ValueEncoder(self, serde, new).encode(value)
 
     def decode(self, value: Any, serde: Typed) -> Any:
-        """The value again."""
+        """Decode a value."""
         if isinstance(value, list):
             return [self.decode(item, serde) for item in value]
         if not isinstance(value, dict):
@@ -342,7 +342,7 @@ class Values:
         return {key: self.decode(item, serde) for key, item in value.items()}
 
     def told_by_others(self, id: str | None) -> dict[str, Any] | None:
-        """The message whose id names events of others; None for any other id."""
+        """Return the message whose id names events of others; None for any other id."""
         seqs = seqs_of(id)
         if not seqs or not all(seq in self.told for seq in seqs):
             return None
@@ -366,7 +366,7 @@ class Values:
         return tuple(parts) if kind == "t" else dict(parts)
 
     def _message(self, name: str) -> BaseMessage:
-        """A message on record, as an object of the caller's own."""
+        """Return a recorded message as an object of the caller's own."""
         model = self._models.get(name)
         if model is None:
             item = self.items.get(name) or self.told_by_others(name) or {}
@@ -385,7 +385,7 @@ class _ValueEncoder:
         self._new = new
 
     def encode(self, value: Any) -> Any:
-        """A value as JSON. Only of exactly the plain types: a subclass is more than its value."""
+        """Encode a value as JSON. Only of exactly the plain types: a subclass is more than its value."""
         own = self._own.get(type(value))
         if own is not None:
             return own(self, value)

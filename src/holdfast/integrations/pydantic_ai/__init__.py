@@ -135,7 +135,7 @@ class HoldfastHistory:
         return recorded
 
     def _newest(self) -> int:
-        """The last event of the conversation; -1 if it has not begun."""
+        """Return the last event of the conversation; -1 if it has not begun."""
         return max((unit.seqs[-1] for unit in self._units.newest(1)), default=-1)
 
 
@@ -210,7 +210,7 @@ class Steps:
         return repair_messages(messages, repair_last_response=results is None and not waits)
 
     def _waiting(self, error: BaseException | None) -> list[str]:
-        """The calls that wait for somebody outside: the run ended with them, or refused answers."""
+        """Return the calls that wait for somebody outside: the run ended with them, or refused answers."""
         if isinstance(error, UserError):
             return self._approved
         result = self.run.result
@@ -286,7 +286,7 @@ def _after_response(messages: list[ModelMessage]) -> int:
 
 
 def _open_calls(messages: list[ModelMessage]) -> list[str]:
-    """The calls of the last response that have no result."""
+    """Return the calls of the last response that have no result."""
     end = _after_response(messages)
     calls = [part for one in messages[end - 1 : end] for part in one.parts]
     results = {getattr(part, "tool_call_id", None) for one in messages[end:] for part in one.parts}
@@ -295,7 +295,7 @@ def _open_calls(messages: list[ModelMessage]) -> list[str]:
 
 
 def _opened(messages: list[ModelMessage], answered: set[str]) -> list[ModelMessage]:
-    """Messages without results that were put in for calls which are answered only now."""
+    """Return the messages without inserted results for calls that are answered only now."""
     made = messages[: _after_response(messages)]
     for one in messages[len(made) :]:
         parts = [part for part in one.parts if not _is_put_in(part, answered)]
@@ -348,7 +348,7 @@ _PLAIN_RESPONSE: dict[str, Any] = {
 
 
 def as_items(messages: list[ModelMessage]) -> list[dict[str, Any]]:
-    """Messages as plain data."""
+    """Return messages as plain data."""
     items: list[dict[str, Any]] = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
     return items
 
@@ -414,7 +414,7 @@ def changes(
 
 
 def _that_say(told: list[RecordedMessage], item: dict[str, Any], misspoken: Collection[int]) -> list[RecordedMessage]:
-    """The first of what is on record, as far as it says what an item says; empty if it does not."""
+    """Return the first recorded messages if they have the content of an item; empty if not."""
     words = _tell(item)
     said: Words = []
     for number, one in enumerate(told, 1):

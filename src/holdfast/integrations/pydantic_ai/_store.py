@@ -50,13 +50,13 @@ class HoldfastStepStore:
 
     @unblocked
     def get_run(self, *, run_id: str) -> RunRecord | None:
-        """A run; None if it was never registered."""
+        """Return a run; None if it was never registered."""
         record = self._run(run_id).record
         return None if record is None else _RUN.validate_python(record)
 
     @unblocked
     def list_runs(self, *, parent_run_id: str | None = None, conversation_id: str | None = None) -> list[RunRecord]:
-        """The runs, the earliest first: all, or those of a parent or of a conversation."""
+        """Return the runs, the earliest first: all, or those of a parent or of a conversation."""
         ids = {link["id"]: None for _, link in linked(self._library, TOOL)}
         if conversation_id is not None:
             ids[conversation_id] = None
@@ -88,7 +88,7 @@ class HoldfastStepStore:
 
     @unblocked
     def list_events(self, *, run_id: str) -> list[StepEvent]:
-        """The steps of a run in their order."""
+        """Return the steps of a run in their order."""
         return [_STEP.validate_python(event) for event in self._run(run_id).events]
 
     # -- snapshots ---------------------------------------------------------------------------
@@ -98,12 +98,12 @@ class HoldfastStepStore:
         await asyncio.to_thread(self._save, snapshot, _about(snapshot), as_items(snapshot.messages))
 
     async def latest_snapshot(self, *, run_id: str, include_interrupted: bool = False) -> ContinuableSnapshot | None:
-        """The newest snapshot whose tool work was settled, or the newest of all."""
+        """Return the newest snapshot whose tool work was settled, or the newest of all."""
         found = await asyncio.to_thread(self._snapshots, run_id, slice(-1, None), include_interrupted)
         return found[0] if found else None
 
     async def list_snapshots(self, *, run_id: str, include_interrupted: bool = False) -> list[ContinuableSnapshot]:
-        """The snapshots of a run in their order."""
+        """Return the snapshots of a run in their order."""
         return await asyncio.to_thread(self._snapshots, run_id, slice(None), include_interrupted)
 
     # -- effects of tools --------------------------------------------------------------------
@@ -121,7 +121,7 @@ class HoldfastStepStore:
 
     @unblocked
     def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
-        """The calls of a run that began, and of whose end nothing is known."""
+        """Return the calls of a run that began and have no known end."""
         made = [_EFFECT.validate_python(effect) for effect in self._run(run_id).effects.values()]
         return [effect for effect in made if effect.status == "started"]
 
@@ -146,7 +146,7 @@ class HoldfastStepStore:
             return [_snapshot(conversation, number) for number in chosen[which]]
 
     def _find(self, run_id: str) -> StepLog | None:
-        """The conversation of a run, with what is new in it; None for a run never heard of."""
+        """Return the conversation of a run, up to date; None for an unknown run."""
         foreign_id = self._of_runs.get(run_id)
         if foreign_id is None:
             found = self._library.store.documents(_key(run_id)).get(_DOCUMENT)
@@ -158,7 +158,7 @@ class HoldfastStepStore:
         return conversation
 
     def _settle(self, run_id: str, conversation_id: str | None) -> StepLog:
-        """The conversation of a run that may be new; it stays in the first that it was in."""
+        """Return the conversation of a run that may be new; it stays in the first that it was in."""
         found = self._find(run_id)
         if found is not None:
             return found
@@ -210,7 +210,7 @@ async def bring_over_runs(source: StepStore, hf: Library = None) -> int:
 
 
 async def _bring_snapshots(source: StepStore, target: HoldfastStepStore, run_id: str) -> int:
-    """The snapshots that the other store still has: it may keep only the newest."""
+    """Copy the snapshots that the other store still has: it may keep only the newest."""
     on_record = await target.list_snapshots(run_id=run_id, include_interrupted=True)
     known = {msgspec.json.encode(_about(snapshot)) for snapshot in on_record}
     count = 0
@@ -249,7 +249,7 @@ async def _bring_effects(source: StepStore, target: HoldfastStepStore, run_id: s
 
 
 def _about(snapshot: ContinuableSnapshot) -> dict[str, Any]:
-    """All of a snapshot but its messages."""
+    """Return all of a snapshot except its messages."""
     told = _SNAPSHOT.dump_python(snapshot, mode="json", exclude={"messages", "run_id"})
     return {name: value for name, value in told.items() if value is not None}
 
@@ -322,7 +322,7 @@ class StepLog(UnitReader):
         return self.runs.get(run_id) or StepRun()
 
     def messages(self, number: int) -> list[dict[str, Any]]:
-        """The messages of a snapshot."""
+        """Return the messages of a snapshot."""
         return [self.items[seq] for seq in self._listed(number)]
 
     def _listed(self, number: int) -> list[int]:
@@ -384,11 +384,11 @@ class StepLog(UnitReader):
             self._speaker = run_id
 
     def _before(self, run_id: str) -> tuple[int, list[int]] | None:
-        """The snapshot that the next one of a run is told as a change of."""
+        """Return the snapshot of which the next one of a run is recorded as a change."""
         return self._latest.get(run_id) or self._latest.get(self._newest or "")
 
     def tell_snapshot(self, run_id: str, about: dict[str, Any], items: list[dict[str, Any]]) -> Drafts:
-        """The events of a snapshot, to be recorded together: it counts back to those before it."""
+        """Return the events of a snapshot, to be recorded together: it refers back to earlier messages."""
         speaks = self._speaks(run_id)
         mark = None if speaks else run_id
         before, shared = self._before(run_id) or (None, [])
@@ -404,7 +404,7 @@ class StepLog(UnitReader):
     def _tell_messages(
         self, items: list[dict[str, Any]], shared: list[int], mark: str | None
     ) -> tuple[list[int | tuple[int]], Words]:
-        """Messages by their seqs, or by their places among the words of those not on record.
+        """Return messages by their seqs, or by their places among those not recorded yet.
 
         Others read the log in its order: what stands behind a message that is told only now is told
         again, and so is what would stand before one that comes earlier.
@@ -471,12 +471,12 @@ class StepLog(UnitReader):
 
 
 def frame(run_id: str, kind: str, told: Any) -> tuple[str, dict[str, Any]]:
-    """The event of something that the harness recorded."""
+    """Return the event for something that the harness recorded."""
     return stored(tool=TOOL, run=run_id, **{kind: told})
 
 
 def key_number(key: str | None) -> int:
-    """The number at the start of a key of the harness; such keys never go back. -1 without one."""
+    """Return the number at the start of a key of the harness, which never decreases; -1 without one."""
     prefix, colon, _ = (key or "").partition(":")
     return int(prefix) if colon and prefix.isdecimal() else -1
 

@@ -22,11 +22,11 @@ class ContractBase:
     KEY = "sessions/alpha"
 
     def make_store(self) -> Store:
-        """A new and empty store. Every backend says how."""
+        """Return a new and empty store. Every backend says how."""
         raise NotImplementedError
 
     def reopen(self, store: Store) -> Store:
-        """The place opened once more, beside the other; by default the object itself."""
+        """Return the place opened once more, beside the other; by default the object itself."""
         return store
 
     def teardown_method(self) -> None:
@@ -35,14 +35,14 @@ class ContractBase:
             store.close()
 
     def fresh(self, *lines: bytes) -> Store:
-        """A store that is closed when the contract is done; with lines, these are in the log of ``KEY``."""
+        """Return a store that is closed when the contract is done; with lines, these are in the log of ``KEY``."""
         store = self._noted(self.make_store())
         if lines:
             self.write(store, self.KEY, *lines)
         return store
 
     def again(self, store: Store) -> Store:
-        """The store opened again, closed when the contract is done."""
+        """Return the store opened again, closed when the contract is done."""
         return self._noted(self.reopen(store))
 
     def kept(self, store: Store, stored: T, nothing: T) -> T:
@@ -50,11 +50,11 @@ class ContractBase:
         return stored if store.capabilities.stores else nothing
 
     def writer(self, store: Store) -> tuple[Log, int]:
-        """The log of ``KEY``, and the epoch of a lease on it that was taken."""
+        """Return the log of ``KEY``, and the epoch of a lease on it that was taken."""
         return store.log(self.KEY), store.lease(self.KEY).acquire("me", 60_000)
 
     def write(self, store: Store, key: str, *lines: bytes) -> Log:
-        """A log with these lines, synced and closed again; the object can be read."""
+        """Return a log with these lines, synced and closed again; the object can be read."""
         log = store.log(key)
         lease = store.lease(key)
         epoch = lease.acquire("contract", 60_000)
@@ -66,7 +66,7 @@ class ContractBase:
         return log
 
     def content(self, store: Store, name: str, key: str | None = None) -> bytes | None:
-        """The bytes of a document of ``KEY``, or of another key; None if it is not there."""
+        """Return the bytes of a document of ``KEY``, or of another key; None if it is not there."""
         found = store.documents(key or self.KEY).get(name)
         return found and found[0]
 
@@ -80,7 +80,7 @@ class ContractBase:
 
 
 def read_all(log: Log, start: int = 0) -> bytes:
-    """The bytes of a log from an offset on."""
+    """Return the bytes of a log from an offset on."""
     return b"".join(log.read(start))
 
 
