@@ -142,6 +142,21 @@ async def test_four_answers(hf, script, answer, ran, told):
     assert hf.inbox.due() == []
 
 
+@pytest.mark.parametrize("answer", [True, Edited({"what": "é" * 200_000}), Result("é" * 200_000)])
+async def test_long_arguments_and_answers_are_carried_out(hf, script, answer):
+    """What is too long for a line of the log is kept beside it, and runs as it was approved."""
+    ran, long = [], "é" * 200_000
+    [one] = await asked(hf, script, [], [("act", {"what": long})])
+    hf.answer(one.id, answer)
+    with closing(holdfast.open(hf.url)) as later:
+        agent, _ = agent_of(script, ran, "done", hf=later)
+        assert (await agent.resume("s", answers={one.id: answer})).output == "done"
+        assert ran == ([] if isinstance(answer, Result) else [long])
+        assert (await agent.resume("s", answers={one.id: answer})).output == "done"
+        with pytest.raises(UsageError, match="answered already"):
+            await agent.resume("s", answers={one.id: False})
+
+
 async def test_two_questions_are_answered_one_by_one(hf, script):
     """Each has its own id; the model is asked when every call of its answer has a result."""
     ran = []

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
+
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+
 import holdfast
+from holdfast.agent import Agent, Tool
 from holdfast.agent._execution import ResultCache
 from holdfast.agent._spec import PluginHost
 from holdfast.agent._turn import find_leftovers
@@ -20,6 +28,30 @@ def test_a_call_with_a_mark_is_not_run_again():
         begun, unbegun = find_leftovers(session)
         assert [call.id for call in begun] == ["c2"]
         assert not unbegun
+
+
+def test_ids_that_look_like_tokens_connect_questions_with_their_calls(tmp_path):
+    """Pydantic AI gives a call without an id one of 32 digits; approved, the call is found and made, once."""
+    call, ran = ToolCallPart("act", {"what": "a"}, "pyd_ai_1f3870be274f4c49b3e31a0c6728957f"), []
+
+    def act(what: str) -> str:
+        """Act."""
+        ran.append(what)
+        return "done"
+
+    def answer(messages, _info):
+        return ModelResponse(parts=[call if len(messages) == 1 else TextPart(str(messages[-1].parts[-1].content))])
+
+    with holdfast.open(tmp_path / "store", config=MARK) as hf:
+        agent = Agent(FunctionModel(answer), tools=[Tool(act, needs_permission=True)], permission="suspend", hf=hf)
+        with hf.session("a") as session:
+            [one] = agent.run_sync("go", session=session).waiting
+        assert (agent.resume_sync("a", answers={one.id: True}).output, ran) == ("done", ["a"])
+        named = [event.data["call"] for event in hf.events("a", types=["suspended", "permission", "step"])]
+        assert named == [call.tool_call_id] * 3
+        with hf.session("b") as session:
+            key = f"call:{call.tool_call_id}"
+            assert session.once(key, act, "b") == session.once(key, act, "b") == "done"
 
 
 def test_a_result_with_a_mark_is_not_used_again(tmp_path):

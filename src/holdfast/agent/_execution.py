@@ -19,7 +19,7 @@ from holdfast.errors import DataError, UsageError
 from holdfast.model import Event, is_reference
 from holdfast.replay import AskState
 from holdfast.security import has_mark
-from holdfast.session import Session, ToolRun, Waiting, ask_id, now_ms, waiting_of
+from holdfast.session import Session, ToolRun, Waiting, ask_id, documents_of, now_ms, waiting_of, whole_event
 
 _RESULTS_MAX = 1000  # of one open session; beyond it the oldest are dropped
 
@@ -264,7 +264,7 @@ class Executor:
             "until": wish.until,
             "event": wish.event,
             "resume_as": wish.resume_as,
-            "replayable": False if has_mark(bytes(run.event.raw)) else None,
+            "replayable": False if has_mark(bytes(whole_event(run.event, documents_of(session)).raw)) else None,
             "path": list(self.path) or None,
             "above": list(self.above) or None,
             # A call recorded by an ended process is no longer known to be open.

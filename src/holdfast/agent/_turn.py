@@ -42,8 +42,10 @@ from holdfast.session import (
     give_answers,
     now_ms,
     read_answer,
+    resolve_blobs,
     take_answers,
     waiting_of,
+    whole_event,
 )
 from holdfast.storage import Documents, MemoryStore
 
@@ -200,7 +202,7 @@ async def _go_on_below(parent: Activity, run: str, call: str) -> None:
     talk = RunLog(parent.talk.session, run, child.name, child=True)
     talk.replay(events)
     waiting = [ask.call for ask in parent.talk.session.live_state.asks.values()]
-    unbegun = find_unbegun((event for event in reversed(events) if event.run == run), waiting)
+    unbegun = find_unbegun(parent.talk.session, (event for event in reversed(events) if event.run == run), waiting)
     try:
         output = await _finish(await _activity(parent, child, talk, call), unbegun)
     except Parked:
@@ -267,7 +269,8 @@ class AgentTurn:
         check_answers(answers)
         given = [read_answer(id, said, by=by, redacted=session.redacted) for id, said in answers.items()]
         asks, documents = session.live_state.asks, documents_of(session)
-        await asyncio.to_thread(give_answers, session.id, asks, documents, session.events, given)
+        recorded = lambda: resolve_blobs(session.events(), documents)  # noqa: E731 - used once
+        await asyncio.to_thread(give_answers, session.id, asks, documents, recorded, given)
         if given and not self._can_go_on():
             return self._known_result(session)  # they were given before, and everything is done
         return await self.answer(None, None)
@@ -519,11 +522,13 @@ def find_leftovers(session: Session) -> tuple[list[CallRequest], list[tuple[Call
     waiting = {name for ask in state.asks.values() for name in (*ask.above, ask.call)}
     begun = [one.seq for id, one in state.pending_calls.items() if one.begun and id not in waiting]
     calls = [event for event in map(next, map(session.events, begun)) if event.type == "tool_call"]
-    requests = [request for event in calls if not is_child(event) and (request := _request(event))]
-    return requests, find_unbegun((event for event in session.newest() if not is_child(event)), waiting)
+    requests = [request for event in calls if not is_child(event) and (request := _request(session, event))]
+    return requests, find_unbegun(session, (event for event in session.newest() if not is_child(event)), waiting)
 
 
-def find_unbegun(newest: Iterable[Event], waiting: Collection[str | None]) -> list[tuple[CallRequest, Event]]:
+def find_unbegun(
+    session: Session, newest: Iterable[Event], waiting: Collection[str | None]
+) -> list[tuple[CallRequest, Event]]:
     """Return the calls of the last answer that were recorded and never begun, nor asked about.
 
     The state does not have them: a process that was killed in between recorded that they did not run.
@@ -537,7 +542,7 @@ def find_unbegun(newest: Iterable[Event], waiting: Collection[str | None]) -> li
             continue
         call = event.data.get(_ABOUT_CALLS[event.type])
         if event.type == "tool_call" and call not in settled and event.data.get("begun") is False:
-            request = _request(event)
+            request = _request(session, event)
             found += [] if request is None else [(request, event)]
         settled.add(call)
     return found[::-1]
@@ -546,7 +551,8 @@ def find_unbegun(newest: Iterable[Event], waiting: Collection[str | None]) -> li
 _ABOUT_CALLS = {"tool_call": "id", "tool_result": "toolCallId", "step": "call", "permission": "call"}
 
 
-def _request(event: Event) -> CallRequest | None:
+def _request(session: Session, event: Event) -> CallRequest | None:
+    event = whole_event(event, documents_of(session))
     params = event.data.get("params")
     # With a mark in place of a secret it would be another call than the intended one.
     if not isinstance(params, dict) or has_mark(bytes(event.raw)):

@@ -241,7 +241,7 @@ def _give(core: Core, session_id: str, said: list[Answer]) -> list[Answer]:
     documents, asks = _documents(core, session_id), _views.state(core, session_id).asks
 
     def recorded() -> Iterator[Event]:
-        return _views.events(core, session_id, types=("permission",))
+        return resolve_blobs(_views.events(core, session_id, types=("permission",)), documents)
 
     found = give_answers(session_id, asks, documents, recorded, said)
     # The process that has the session may have recorded another answer meanwhile, and removed its document.
@@ -369,7 +369,8 @@ def _known(core: Core, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _recorded(core: Core, id: str, session_id: str) -> Answer | None:
-    return answered_by(_views.events(core, session_id, types=("permission",)), id)
+    events = _views.events(core, session_id, types=("permission",))
+    return answered_by(resolve_blobs(events, _documents(core, session_id)), id)
 
 
 def _args(core: Core, session_id: str, ask: AskState) -> Any:

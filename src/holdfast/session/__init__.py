@@ -73,7 +73,15 @@ if TYPE_CHECKING:
         take_answers,
         waiting_of,
     )
-    from holdfast.session.reader import blob_loader, fits, read_blocks, read_range, read_step, resolve_blobs
+    from holdfast.session.reader import (
+        blob_loader,
+        fits,
+        read_blocks,
+        read_range,
+        read_step,
+        resolve_blobs,
+        whole_event,
+    )
     from holdfast.session.session import Session
     from holdfast.session.steps import RERUN, Rerun, StepCall, Steps, idempotency_key, step
 
@@ -90,7 +98,7 @@ __getattr__ = lazy(
         "_subscribers": "Hub Subscriber",
         "_turn": "ToolRun Turn",
         "_writer": "Draft Writer",
-        "reader": "blob_loader fits read_blocks read_range read_step resolve_blobs",
+        "reader": "blob_loader fits read_blocks read_range read_step resolve_blobs whole_event",
         "session": "Session",
         "_agent_documents": (
             "check_unsealed AGENT AgentDocument ApprovalsDocument PERMISSIONS PLUGINS PluginDocument "
@@ -138,7 +146,7 @@ __all__ += ["Durability", "Opening", "Options", "Patience", "Repair", "Resume", 
 __all__ += ["check_title", "check_wait", "is_alive"]
 __all__ += ["Loaded", "Snapshot", "Snapshots", "load", "load_state_at", "unreadable_from"]
 # Logs without a session: reading, branching, verifying, repairing, sealing.
-__all__ += ["Follower", "blob_loader", "fits", "read_blocks", "read_range", "read_step", "resolve_blobs"]
+__all__ += ["Follower", "blob_loader", "fits", "read_blocks", "read_range", "read_step", "resolve_blobs", "whole_event"]
 __all__ += ["Branches", "EventEnd", "check_new_id", "detach_children", "marked_events"]
 __all__ += ["Report", "TamperedPlace", "gather", "repair_log", "verify_log"]
 __all__ += ["SealedDocuments", "SealingStore", "decrypt_key", "encrypt_key", "opener_of", "rekey_key", "rewriter_for"]

@@ -244,8 +244,8 @@ class Writer:
             if size > self.limits.message_bytes_max:
                 raise self._too_large(f"the message has {size:,} bytes of text", "message_bytes_max", size)
         if len(raw) > self.limits.blob_bytes_min:
-            # The fold keeps such state in memory and in every snapshot, without its payloads.
-            if draft.type in _WHOLE_STATE:
+            # The fold keeps such state in memory and in every snapshot, without its payloads; not what was answered.
+            if draft.type in _WHOLE_STATE and not (draft.type == "permission" and "id" in draft.data):
                 raise self._too_large(f"a {draft.type} event has {len(raw):,} bytes", "blob_bytes_min", len(raw))
             raw, taken = encode_with_blobs(draft.data, self.limits)
             blobs.update(taken)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import Damaged, HoldfastError
 from holdfast.model import (
     BLOB_KEY,
     LINE_END_BYTES,
@@ -278,21 +279,38 @@ def resolve_blobs(events: Iterable[Event], documents: Documents) -> Iterator[Eve
         yield whole
 
 
+def whole_event(event: Event, documents: Documents) -> Event:
+    """Return the event with its payloads in its own bytes; as it is recorded if one of them is missing."""
+    if not has_blob(bytes(event.raw)):
+        return event
+    try:
+        data = event.data if event.is_whole else fill_references(decode_json(event.raw), partial(_payload, documents))
+    except (HoldfastError, ValueError):
+        return event
+    return Event.make(event.type, data, seq=event.seq, timestamp=event.timestamp, run=event.run, key=event.key)
+
+
 def blob_loader(documents: Documents) -> LoadBlob:
     """Return a function that loads the payload of a reference, for values in the state."""
 
     def payload(reference: dict[str, Any]) -> Any:
-        name = reference[BLOB_KEY]
         try:
-            found = documents.get(f"blobs/{name}")
-            # Its length was counted before it was asked for.
-            if found is None or len(found[0]) != reference["bytes"] or blob_name(found[0]) != name:
-                return f"[{reference['bytes']} bytes that are missing or damaged]"
-            return read_blob(found[0], str(reference.get("media")))
+            return _payload(documents, reference)
+        except Damaged:
+            return f"[{reference['bytes']} bytes that are missing or damaged]"
         except (HoldfastError, ValueError):
             return f"[{reference['bytes']} bytes that could not be read]"
 
     return payload
+
+
+def _payload(documents: Documents, reference: dict[str, Any]) -> Any:
+    name = reference[BLOB_KEY]
+    found = documents.get(f"blobs/{name}")
+    # Its length was counted before it was asked for.
+    if found is None or len(found[0]) != reference["bytes"] or blob_name(found[0]) != name:
+        raise Damaged(f"payload {name} is missing or damaged")
+    return read_blob(found[0], str(reference.get("media")))
 
 
 def references(value: object) -> Iterator[str]:

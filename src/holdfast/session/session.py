@@ -22,7 +22,7 @@ from holdfast.session._opening import Opening, check_title
 from holdfast.session._parts import Memory, Todos, Variables
 from holdfast.session._subscribers import Hub, Repairs
 from holdfast.session._turn import ToolRun, Turn, Turns
-from holdfast.session.reader import blob_loader
+from holdfast.session.reader import blob_loader, whole_event
 from holdfast.storage import Store
 
 if TYPE_CHECKING:
@@ -369,7 +369,7 @@ class Session:
 
     def as_said(self, event: Event) -> Event:
         """Return the event with its original words, if this object saw them before redaction."""
-        return self._journal.as_it_was(event)
+        return whole_event(self._journal.as_it_was(event), self._journal.opening.documents)
 
     @property
     def redacts(self) -> bool:

@@ -31,8 +31,19 @@ _IDS = frozenset(
 _PLACES = frozenset({"base", "covers", "covers_from", "epoch", "generation", "parent_seq", "seq", "seqs"})
 # Only the session itself can write these.
 _OWN_EVENTS = frozenset({"session_start", "opened", "closed"})
-# References between sessions and waiting agents, in events that callers may write as well.
-_TIES = {"forked": {"log", "root"}, "merged": {"log", "root"}, "suspended": {"token"}}
+# References between sessions, waiting agents, calls and steps, in events that callers may write as well.
+_TIES = {
+    "forked": {"log", "root"},
+    "merged": {"log", "root"},
+    "suspended": {"token", "call", "above", "path"},
+    "permission": {"call"},
+    "resumed": {"token", "ids"},
+    "step": {"step", "call", "parent", "answer"},
+    "step_result": {"step"},
+    "delegation": {"call", "child_run"},
+    "delegation_complete": {"child_run"},
+    "interrupted": {"calls", "not_run"},
+}
 _TELLING_NAME = re.compile(
     r"(?i)pass(?:word|wd|phrase|code)|pwd|secret|token|credential|cookie|authorization"
     r"|(?:api|access|private|auth|signing|encryption|master|admin|account|service|session)[_-]?key"
