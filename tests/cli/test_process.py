@@ -209,3 +209,14 @@ def test_completion_knows_the_ids(shell, trip):
     """The shell completes verbs and ids."""
     env = {"_HOLDFAST_COMPLETE": "bash_complete", "COMP_CWORD": "2", "COMP_WORDS": "holdfast show tr"}
     assert "trip-planner" in shell(env=env).out
+
+
+@pytest.mark.parametrize(("verb", "collects"), [("--version", False), ("serve", True)])
+def test_short_verbs_leave_their_garbage(verb, collects):
+    """A verb that is over soon collects nothing, neither at its exit; one that serves collects as other programs do."""
+    told = "print(gc.get_threshold()[0] < 10_000, gc.get_freeze_count() > 0)"
+    program = f"import gc\nfrom holdfast.apps.cli import main\ntry:\n    main()\nfinally:\n    {told}"
+    ran = subprocess.run(
+        [sys.executable, "-c", program, verb, "--help"], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert ran.stdout.splitlines()[-1] == f"{collects} True"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 TYPE_CHECKING = False  # loading `typing` takes longer than what the quick start needs
@@ -12,10 +13,26 @@ if TYPE_CHECKING:
 
 __all__ = ["App", "cli", "main"]
 
+# They run until somebody ends them, so their garbage is collected as in any other program.
+_LONG = frozenset(["chat", "run", "tui", "web", "acp", "bridge", "mcp", "serve"])
+_COLLECT_AFTER = (
+    100_000  # new objects; so few are left of those that most verbs make that looking for more takes longer
+)
+
 
 def main() -> NoReturn:
-    """The entry point of the command: the quick way for a plain list, else the whole command."""
+    """Run the command line, and exit. Collecting garbage took a quarter of a verb's time, half of it at the exit."""
     arguments = sys.argv[1:]
+    if arguments and _LONG.isdisjoint(arguments):
+        gc.set_threshold(_COLLECT_AFTER)
+    try:
+        _run(arguments)
+    finally:
+        gc.freeze()
+
+
+def _run(arguments: list[str]) -> NoReturn:
+    """The quick way for a plain list, else the whole command."""
     if "list" in arguments or "ls" in arguments:
         from holdfast.apps.cli._quick_list import quick_list
 
