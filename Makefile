@@ -1,4 +1,4 @@
-# Everything a contributor runs. `make` alone lists the targets; the first one that needs tools makes .venv.
+# The targets for contributors. `make` alone lists them; the first one that needs tools creates .venv.
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -9,21 +9,21 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FRAMEWORKS := .venv-frameworks
 FRAMEWORK_TESTS ?= tests/integrations
-# What a change must pass of them: the suites that the frameworks bring along, and what all adapters stand on.
+# The part that every change must pass: the suites that the frameworks ship, and the tests of the adapters' common base.
 CONFORMANCE := $(addprefix tests/integrations/test_,units.py langgraph_conformance.py claude_sdk.py openai_agents.py)
 FRAMEWORKS_READY := $(FRAMEWORKS)/.ready
 LOCKS := requirements-dev.lock requirements-model.lock
-# The chat alone needs little; what talks to models is installed where there is one to talk to.
+# The chat alone needs little; the packages for models are installed only if a model is available.
 CHAT_READY := $(VENV)/.chat
 CHAT_LOCK := requirements-chat.lock
 AGENT_LOCK := requirements-agent.lock
 FRAMEWORKS_LOCK := requirements-frameworks.lock
 # Many tests wait for servers, locks and terminals rather than for a processor.
 WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
-# What Python compiles is kept in one place, and used again by the many processes that the tests start.
+# Compiled Python files are kept in one place, and reused by the many processes that the tests start.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/.compiled
 unexport PYTHONDONTWRITEBYTECODE
-# What the last whole run of the tests has shown of the requirements.
+# The requirements shown by the last complete run of the tests.
 SHOWN := build/requirements.jsonl
 PURE := src/holdfast/model/*,src/holdfast/replay/*
 
@@ -39,7 +39,7 @@ chat: $(CHAT_READY)  ## Talk to an agent whose session stays; with the guide if 
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(AGENT_LOCK); }
 	@$(BIN)/holdfast chat $(CHAT_ARGS)
 
-# While one processor lints, the other finds all tests: what that compiles, no worker has to compile again.
+# While one processor lints, the other collects all tests, so that no worker has to compile them again.
 test: $(READY)  ## Everything a change must pass: lint, types, tests, coverage (makes the environment first)
 	@mkdir -p build
 	@$(BIN)/pytest --collect-only -qq $(PYTEST_ARGS) > $(VENV)/found.txt 2>&1 & found=$$!; \
@@ -76,7 +76,7 @@ bench-recovery: $(READY)  ## Compare repair functions of other frameworks with o
 
 CAMPAIGN := build/campaign.jsonl
 DURATION ?= 1h
-# What was found is written into docs/internals/testing.md also when a test failed, and the failure stays one.
+# The results are written into docs/internals/testing.md even if a test failed; the target still fails then.
 REPORTED = status=$$?; test ! -e $(CAMPAIGN) || $(BIN)/python tools/campaign_report.py $(CAMPAIGN); exit $$status
 
 bench-approval: $(READY)  ## One approval, killed on the way, in other frameworks and ours; writes bench/APPROVAL.md
@@ -152,14 +152,14 @@ $(BIN)/python:
 $(BIN)/uv: | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 
-# Few and small, so that the first minute is not spent on waiting; everything else comes with the tools.
+# Few and small packages, so that the first start is quick; everything else comes with the tools.
 $(CHAT_READY): $(CHAT_LOCK) | $(BIN)/python
 	@echo 'installing what the chat needs into $(VENV)'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(CHAT_LOCK)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# uv installs the locks in seconds; where it cannot be had, pip takes a minute and gives the same.
+# uv installs the locks in seconds; if it is not available, pip takes a minute and installs the same.
 $(READY): $(LOCKS) pyproject.toml | $(BIN)/python
 	@$(MAKE) --no-print-directory $(BIN)/uv || echo 'uv cannot be installed here; going on with pip, which is slower'
 	@echo 'installing the locked tools into $(VENV)'
