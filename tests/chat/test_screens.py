@@ -218,7 +218,14 @@ def test_words_said_while_it_worked_are_there_after_a_crash(start, hf):
         session.append("steer", {"content": "shorter"})
         session.tool_call("read_file", {"path": "a.txt"}, id="call_1")
     shown = start("--session", "mine").text.partition("earlier: /history")[2]
-    said = ["› the question", "› in French", "Je dis", "● read_file a.txt  … interrupted", "› shorter", "Enter goes on"]
+    said = [
+        "› the question",
+        "› in French",
+        "Je dis",
+        "not heard yet: shorter",
+        "● read_file a.txt  …",
+        "Enter goes on",
+    ]
     places = [shown.find(text) for text in said]
     assert -1 not in places, shown
     assert places == sorted(places)

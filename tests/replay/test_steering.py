@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model import Event
-from holdfast.replay import fold
+from holdfast.replay import fold, read_transcript
 
 
 def unheard(*events):
@@ -21,3 +21,13 @@ def test_a_word_is_unheard_until_a_message_names_it():
 def test_a_word_that_was_taken_back_is_not_told():
     """A retracted word does not wait for anybody."""
     assert unheard(("steer", {"content": "a"}), ("steer", {"content": "b"}), ("retracted", {"seqs": [0]})) == [1]
+
+
+def test_a_transcript_shows_words_that_were_not_heard_yet():
+    """Whoever says something to a working agent sees it at once, and once it is heard as their message alone."""
+    said = [("user", {"role": "user", "content": "Dig"}), ("steer", {"content": "deep enough"})]
+    events = [Event.make(kind, data, seq=n, timestamp=1, run="r") for n, (kind, data) in enumerate(said)]
+    [_, note] = read_transcript(events)
+    assert (note.kind, note.name, note.text) == ("note", "said meanwhile, not heard yet", "deep enough")
+    heard = Event.make("user", {"role": "user", "content": "deep enough", "steer": 1}, seq=2, timestamp=2, run="r")
+    assert [entry.kind for entry in read_transcript([*events, heard])] == ["user", "user"]

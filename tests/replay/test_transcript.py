@@ -461,7 +461,7 @@ def test_an_answer_is_one_message():
         ["c"],
         ["z"],
         ["resumed"],
-        ["the session waits for somebody"],
+        ["the session waits for an answer"],
         ["d"],
     ]
     assert list(grouped([])) == []

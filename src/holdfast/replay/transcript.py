@@ -227,6 +227,10 @@ class Transcript:
         self._begun: dict[tuple[str | None, str], int] = {}
         self._parked: dict[str, tuple[str | None, str]] = {}
         """Calls that wait for an answer: neither the end of their turn nor of their process ends them."""
+        self._told: set[tuple[str | None, str]] = set()
+        """Calls that were reported as waiting, with nothing resumed since."""
+        self._unheard: dict[int, Entry] = {}
+        """What was said to an agent at work, until it is heard."""
         self._tools: dict[str, str] = {}
         self._tasks: Data = {}
         self._failed: set[str | None] = set()
@@ -239,7 +243,7 @@ class Transcript:
     @property
     def open_from(self) -> int:
         """The first event whose entry may still change; the next event's number if none may."""
-        return min(self._first_open(), *self._waiting.values(), self._due)
+        return min(self._first_open(), *self._waiting.values(), *self._unheard, self._due)
 
     def feed(self, event: Event) -> list[Entry]:
         """Process the next event; return the entries that are complete now, in order."""
@@ -317,6 +321,8 @@ class Transcript:
     # -- messages and tools
     def _on_said(self, event: Event, data: Data) -> None:
         content = data.get("content")
+        if self._unheard and isinstance(heard := data.get("steer"), int):
+            self._unheard.pop(heard, None)
         if self._streams:
             self._cover(event, data)
         # Not a user's message: a prompt to the model to continue.
@@ -424,12 +430,12 @@ class Transcript:
 
     def _undone_so_far(self) -> list[Entry]:
         """Return notes on calls that may still get an answer, behind the last event."""
-        found = []
-        for number, (key, stage) in enumerate(self._not_run.items(), self._part):
+        found = list(self._unheard.values())
+        not_run = [(key, stage) for key, stage in self._not_run.items() if key not in self._told]
+        for number, (key, stage) in enumerate(not_run, self._part):
             so_far = " so far" if stage == "asked" else ""
             head = f"{self._calls[key].tool} (event {self._waiting[key]}) not run{so_far}"
-            why = ("it waits for an answer" if key in self._parked.values() else WHY_NOT_RUN[stage],)
-            found.append(Entry(self._due - 1, number, self._time, "note", why, head, run=key[0]))
+            found.append(Entry(self._due - 1, number, self._time, "note", (WHY_NOT_RUN[stage],), head, run=key[0]))
         return found
 
     # -- other events
@@ -484,8 +490,9 @@ class Transcript:
         key = event.run, data.get("call")
         if key in self._waiting:
             self._parked[key[1]] = key
+            self._told.add(key)
         until, tool, awaited = data.get("until"), data.get("tool"), data.get("event")
-        what = "for somebody"
+        what = "for an answer"
         if until is not None:
             what = "for a time"
         elif isinstance(awaited, str):
@@ -493,8 +500,14 @@ class Transcript:
         who = tool if isinstance(tool, str) and tool else "the session"
         self._note(event, data, f"{who} waits {what}", data.get("reason"))
 
+    def _on_steer(self, event: Event, data: Data) -> None:
+        """Something was said to the agent at work; once it is heard, a message has the words."""
+        words, head = as_pieces(data.get("content")), "said meanwhile, not heard yet"
+        self._unheard[event.seq] = Entry(event.seq, 0, event.timestamp, "note", words, head, run=event.run)
+
     def _on_resumed(self, event: Event, data: Data) -> None:
         """Handle the continuation; if no question is named, without the answers."""
+        self._told.clear()
         if not isinstance(data.get("ids"), list):
             self._parked.clear()
         self._note(event, data, "resumed", data.get("reason"))
@@ -573,6 +586,7 @@ _TAKERS: dict[str, Callable[[Transcript, Event, Data], None]] = {
     "tool_call": Transcript._on_call,  # noqa: SLF001 - as above
     "tool_result": Transcript._on_result,  # noqa: SLF001 - as above
     "delta": Transcript._on_delta,  # noqa: SLF001 - as above
+    "steer": Transcript._on_steer,  # noqa: SLF001 - as above
     "suspended": Transcript._on_suspended,  # noqa: SLF001 - as above
     "resumed": Transcript._on_resumed,  # noqa: SLF001 - as above
     "permission": Transcript._on_permission,  # noqa: SLF001 - as above

@@ -26,7 +26,7 @@ from holdfast.apps.render.page import Span
 from holdfast.apps.render.questions import as_sentence, person
 from holdfast.apps.render.words import ago, price, short
 from holdfast.errors import HoldfastError, ModelFailed, UsageError
-from holdfast.replay import Entry, as_text, read_transcript
+from holdfast.replay import Entry, read_transcript
 from holdfast.security import neutralise
 from holdfast.session import Result, Session, is_due, now_ms
 from holdfast.storage import Folder
@@ -112,11 +112,6 @@ class Chat:
             else:
                 print_conversation(self.app, events, full=False, first=start)
                 self.app.out.line()
-            # Said while it worked, and not heard before the end came.
-            for event in self.app.library.events(session.id, start, types=["steer"]):
-                if event.seq in session.live_state.unheard:
-                    self.app.out.line(f"› {as_text(event.data.get('content'))}")
-                    self._part()
         state = session.live_state
         if self.is_terminal and state.asks:
             ready = is_due(session)
