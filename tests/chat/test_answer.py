@@ -11,6 +11,8 @@ from rich.cells import cell_len
 
 from holdfast.apps.cli import _answer
 from holdfast.apps.cli._answer import AnswerView, Theme
+from holdfast.apps.cli._talk import _show
+from holdfast.model import Event
 
 
 @pytest.fixture
@@ -78,6 +80,15 @@ def test_a_call_takes_one_line(view, screen, monkeypatch):
         assert width - 1 <= max(map(cell_len, told)) <= width
         assert all("● read_file p" in line or "● read_file 名" in line for line in told)
         assert all("✗ there is" in line for line in told)
+
+
+def test_two_answers_of_a_turn_are_two(view, screen):
+    """What is said after somebody was heard stands apart from what was said before."""
+    view.piece("The first")
+    _show(view, Event.make("assistant", {"role": "assistant", "content": "The first"}))
+    view.piece("The second")
+    view.end()
+    assert drawn_on(80, screen.getvalue()) == ["The first", "", "The second"]
 
 
 def test_what_is_told_meanwhile_leaves_nothing_behind(view, screen):

@@ -10,8 +10,9 @@ import os
 import re
 from pathlib import Path
 
+import pexpect
 import pytest
-from tests.chat.conftest import COMMAND
+from tests.chat.conftest import COMMAND, WAIT_S
 from tests.chat.drawn import Drawn
 
 from holdfast.testing.model_server import AskForTool, Fail, Say
@@ -72,6 +73,7 @@ def start(store_root, model, own_place):
         begun[-1].wait_for_prompt()
         return begun[-1]
 
+    start.environment = environment
     yield start
     for one in begun:
         one.close()
@@ -230,3 +232,21 @@ def test_words_said_while_it_worked_are_there_after_a_crash(start, hf):
     assert -1 not in places, shown
     assert places == sorted(places)
     assert "the first answer" not in shown
+
+
+def test_a_terminal_that_can_only_show_lines_is_talked_to_all_the_same(start, own_place):
+    """With ``TERM=dumb`` there is a prompt, and whoever types is asked; nothing is drawn."""
+    (own_place / "notes.txt").write_text("one line\n")
+    environment = {**start.environment, "TERM": "dumb"}
+    chat = pexpect.spawn(COMMAND, ["chat", "--model", "guide"], env=environment, timeout=WAIT_S)
+    written = []
+    for expected, typed in (
+        ("you> ", "read notes.txt"),
+        (r"\[N\]o: ", "y"),
+        ("has 1 line, 2 words", "exit"),
+        (pexpect.EOF, ""),
+    ):
+        chat.expect(expected)
+        written.append(chat.before)
+        chat.sendline(typed) if typed else chat.close()
+    assert b"\x1b" not in b"".join(written)

@@ -7,7 +7,7 @@ only the conversation, so that the same conversation always gets the same answer
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sized
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -228,11 +228,15 @@ def _read(talk: Talk) -> Answer:
     head = "\n".join(text.splitlines()[:8])[:600].replace("```", "` ` `")
     what = f"The part of `{path}` that I was given" if note else f"`{path}`"
     words = (
-        f"{what} has {len(text.splitlines()):,} lines, {len(text.split()):,} words and {len(text):,}"
-        f" characters. It begins:\n\n```text\n{head}\n```\n\nMy request, your permission and what I read are in the"
-        " log now."
+        f"{what} has {_many(text.splitlines(), 'line')}, {_many(text.split(), 'word')} and"
+        f" {_many(text, 'character')}. It begins:\n\n```text\n{head}\n```\n\nMy request, your permission and what I"
+        " read are in the log now."
     )
     return _led(words, talk)
+
+
+def _many(things: Sized, name: str) -> str:
+    return f"{len(things):,} {name}{'s' * (len(things) != 1)}"
 
 
 def _list(talk: Talk) -> Answer:

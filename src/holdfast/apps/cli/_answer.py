@@ -98,8 +98,8 @@ def _columns(line: str) -> int:
     return cell_len(_PAINT.sub("", line))
 
 
-def _shortened(text: str, columns: int) -> str:
-    """A text that fits, without its end where it must be."""
+def shortened(text: str, columns: int) -> str:
+    """Return a text that fits into so many columns, without its end where it is too long."""
     if _columns(text) <= columns:
         return text
     from rich.cells import set_cell_size
@@ -332,8 +332,8 @@ class AnswerView:
     def _tell_call(self, words: str, mark: str, outcome: str, took: str = "") -> None:
         # One line, whatever the width: the end of the arguments gives way, and that of a long outcome.
         room = self._width - len(took) - 6
-        clean = _shortened(neutralise_line(words), max(room - _columns(outcome), room // 2))
-        told = _shortened(outcome, room - _columns(clean))
+        clean = shortened(neutralise_line(words), max(room - _columns(outcome), room // 2))
+        told = shortened(outcome, room - _columns(clean))
         self._print("tool", [f"{self._paint('●', '35')} {clean}  {mark} {told}{self._paint(took, '2')}"])
 
     def _draw(self) -> None:
@@ -347,7 +347,7 @@ class AnswerView:
         if self._last and (lines or not (self._calls and self._last == "tool")):
             lines.insert(0, "")
         for words, _ in self._calls.values():
-            lines.append(f"{self._paint(sign, '35')} {_shortened(neutralise_line(words), self._width - 2)}")
+            lines.append(f"{self._paint(sign, '35')} {shortened(neutralise_line(words), self._width - 2)}")
         if not self._calls:
             what = "thinking" if self._thinking_since is not None else "working"
             lines += [""] * bool(self._text.strip())

@@ -13,14 +13,14 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agent import EXIT_WORDS, can_go_on, plain_text, read_command
-from holdfast.apps.cli._answer import AnswerView, Theme
+from holdfast.apps.cli._answer import AnswerView, Theme, shortened
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, tell
 from holdfast.apps.cli._screen import wants_colour
 from holdfast.apps.cli._slash import COMMANDS, Choice, is_asked, obey
 from holdfast.apps.cli._summary import print_conversation
 from holdfast.apps.cli._talk import Talker, Typing
-from holdfast.apps.cli.chat import Wishes, echo, standard_input
+from holdfast.apps.cli.chat import Wishes, echo, somebody_types, standard_input
 from holdfast.apps.history import InputHistory
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.questions import as_sentence, person
@@ -52,8 +52,8 @@ class Chat:
         self.app = app
         self.is_over = False
         self.has_failed = False
-        self.is_terminal = sys.stdin.isatty() and app.out.is_terminal
-        self.draws = self.is_terminal and _may_draw(app, wishes)
+        self.is_terminal = somebody_types(app)
+        self.draws = self.is_terminal and app.out.is_terminal and _may_draw(app, wishes)
         self.theme = Theme(wants_colour(app.out.colour, is_terminal=True), not (wishes.light or _is_light()))
         self.talker = Talker(app, wishes, self._permit if self.is_terminal else None, late=self.is_terminal)
         self.gone_back: list[str] = []
@@ -179,7 +179,7 @@ class Chat:
         for number, row in enumerate(rows, 1):
             self.app.out.line(Span(f"{number:>2} ", "name"), row.words, Span(f"  {row.about}", "faint"), hang=3)
             if row.preview:
-                self.app.out.line(Span(f"   {row.preview()[0]}", "faint"))
+                self.app.out.line(Span(f"   {shortened(row.preview()[0], self.app.out.columns - 3)}", "faint"))
         answer = self._ask(f"{question} (its number) ") if self.is_terminal else ""
         return int(answer) - 1 if answer.isdecimal() and 1 <= int(answer) <= len(rows) else None
 

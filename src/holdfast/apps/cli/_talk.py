@@ -216,6 +216,8 @@ class Talker:
             self.app.out.end_stream()
             shown = as_text(what.data.get("params"))[:_CALL_CHARS]
             self.app.err.line(Span(f"→ {what.data.get('tool')} {shown}", "faint"))
+        elif what.type == "assistant":
+            self.app.out.end_stream()
 
 
 # Words that are typed while an answer comes.
@@ -382,6 +384,8 @@ def _show(view: AnswerView, event: Event) -> None:
         view.ends(str(data.get("toolCallId")), data.get("result"), failed=bool(data.get("is_error")))
     elif event.type == "permission":
         view.decided(str(data.get("call")), str(data.get("tool") or "a call"))
+    elif event.type == "assistant":
+        view.settle()  # whatever is said after it is another message
     elif event.type == "delta" and data.get("kind") == "thinking":
         view.thinks()
 

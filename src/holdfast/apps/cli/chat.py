@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, NamedTuple, TextIO
 
@@ -48,6 +49,11 @@ def standard_input() -> TextIO:
     return sys.stdin
 
 
+def somebody_types(app: App) -> bool:
+    """Return whether somebody sits at a terminal, also at one that can only show lines (``TERM=dumb``)."""
+    return sys.stdin.isatty() and (app.out.is_terminal or os.isatty(1))
+
+
 def echo(*, on: bool) -> None:
     """Let the terminal show what is typed, or not."""
     import termios
@@ -80,7 +86,7 @@ def chat_verb(app: App, /, **wishes: Any) -> int:
       holdfast chat --model anthropic:claude-sonnet-4-5
       echo 'What did I say?' | holdfast chat
     """
-    if sys.stdin.isatty() and app.out.is_terminal:
+    if somebody_types(app):
         # The first line comes before anything that takes long to load.
         hint = Span("  /help lists the commands, Ctrl-D leaves.", "faint")
         app.err.line(Span(f"holdfast {VERSION}", "strong"), hint)
