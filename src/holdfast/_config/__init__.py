@@ -1,4 +1,4 @@
-"""Where the store is and how everything behaves: code, environment, project, user."""
+"""The place of the store and all settings: code, environment, project, user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where settings and sessions are looked for: in the project, and in the user's directories."""
+"""The places of settings and sessions: in the project, and in the user's directories."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HARMLESS = {
 
 
 def store_without_settings() -> str | None:
-    """Where the store is, if no setting but its place was given anywhere; None if settings have to be read."""
+    """Return where the store is, if no other setting was given anywhere; None if settings have to be read."""
     given = [name for name, value in os.environ.items() if name.startswith("HOLDFAST_") and value]
     if not _HARMLESS.issuperset(given) or project_file() is not None:
         return None
@@ -72,7 +72,7 @@ def here(name: str) -> str:
 
 
 def agent_folders() -> list[tuple[str, bool]]:
-    """Where files of agents are looked for, the strongest first, and whether the place is the user's own."""
+    """Return where files of agents are looked for, the strongest first, and whether the place is the user's own."""
     project, own = project_folder(), os.path.join(os.path.dirname(user_file()), AGENTS_FOLDER)
     return [*([] if project is None else [(os.path.join(project, AGENTS_FOLDER), False)]), (own, True)]
 
@@ -82,7 +82,7 @@ def user_file() -> str:
 
 
 def prices_file() -> str:
-    """Where the user's own prices are looked for."""
+    """Return where the user's own prices are looked for."""
     return os.path.join(os.path.dirname(user_file()), _PRICES_FILE)
 
 

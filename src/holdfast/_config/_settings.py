@@ -1,4 +1,4 @@
-"""Where settings come from: code, environment, the project, the user; and which of them counts."""
+"""The sources of settings: code, environment, the project, the user; and their precedence."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Configuration:
         return default if found is None else found.value
 
     def origin(self, name: str) -> str | None:
-        """What said so: ``code``, an environment variable, a file, ``default``; None if nothing."""
+        """Return the source: ``code``, an environment variable, a file, ``default``; None if there is none."""
         found = self._found.get(name)
         return None if found is None else found.origin
 
@@ -77,10 +77,10 @@ class Configuration:
 
 
 def configuration(given: Given = None) -> Configuration:
-    """What counts: code, then environment, project, user, default.
+    """Return the configuration: code, then environment, project, user, default.
 
     ``given`` is a mapping, the path of a TOML file, or that of an ``agent-config.json``. Raises UsageError for a
-    setting that is misspelt or of the wrong kind, with its place; Forbidden for a file that others may write.
+    setting that is misspelt or of the wrong kind, with its place; Forbidden for a file that others can write to.
     """
     found: dict[str, Found] = {}
     for origin, settings in _layers(given):
@@ -185,12 +185,12 @@ def _bytes_of(path: str) -> bytes:
     return b"".join(read_file(real))
 
 
-# What ``holdfast.open`` makes of the configuration.
+# The configuration as ``holdfast.open`` uses it.
 _OF_SESSIONS = ("durability", "autosave_ms", "snapshot_ms", "wait_ms")
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What ``holdfast.open`` was told, with defaults for the rest."""
+    """The arguments of ``holdfast.open``, with defaults for the rest."""
 
     store: Store
     limits: Limits

@@ -1,4 +1,4 @@
-"""What a backend of one's own has to have, and how it is called."""
+"""The interface of a backend of your own, and how it is called."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ODD = "base64:"  # no line of JSON begins so
 
 
 class AgentStorage(Protocol):
-    """What a backend for the state of one agent has to have; each may be a coroutine function."""
+    """The methods of a backend for the state of one agent; each may be a coroutine function."""
 
     def save(self, state: dict[str, Any]) -> Any:
         """Keep a document of plain JSON values in the place of the one before."""
@@ -41,7 +41,7 @@ class AgentStorage(Protocol):
 
 
 class EventStorage(Protocol):
-    """What a backend for events has to have; each may be a coroutine function."""
+    """The methods of a backend for events; each may be a coroutine function."""
 
     def append(self, session_id: str, event: str) -> Any:
         """Add one event, a line of JSON, at the end of a session's."""
@@ -153,7 +153,7 @@ class DocumentStore(MemoryStore):
             call(self._backend.delete)
 
     def location(self, key: str) -> str:
-        """Where the backend says that its document is."""
+        """The place of the document, as the backend reports it."""
         return f"{call(self._backend.path)}#{check_key(key)}"
 
     def last_modified(self) -> datetime | None:
@@ -269,7 +269,7 @@ class EventStore(MemoryStore):
         return _NotedDocuments(self, check_key(key))
 
     def peek(self, key: str) -> Any:
-        """What a key has, brought from the backend when it is first asked for."""
+        """Return the data of a key, loaded from the backend when first asked for."""
         with self.guard:
             if key not in self._ids:
                 id = key.rpartition("/")[2] if key.startswith("sessions/") else JOURNAL
@@ -279,7 +279,7 @@ class EventStore(MemoryStore):
             return super().peek(key)
 
     def shelf(self, key: str) -> Any:
-        """What a key has, made if there is nothing yet."""
+        """Return the data of a key, created if there is none."""
         self.peek(key)
         return super().shelf(key)
 
@@ -313,7 +313,7 @@ class EventStore(MemoryStore):
     def _free_id(self, key: str) -> str:
         base = key.rpartition("/")[2] if key.startswith("sessions/") else key.replace("/", "~")
         id, count = base, 1
-        # What was cut or replaced stays in the backend under the old id: a new one is needed.
+        # Data that was cut or replaced stays in the backend under the old id: a new one is needed.
         while id in self._used or call(self._backend.exists, id):
             count += 1
             id = f"{base}~{count}"

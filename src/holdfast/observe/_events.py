@@ -15,18 +15,18 @@ from holdfast.observe._figures import code_of
 from holdfast.session import Finished, Observer
 from holdfast.storage import add_to_file
 
-# Told louder than the rest, for those who read only what is wrong; what is routine is told more softly.
+# Levels of events: problems are louder than the rest, routine is quieter.
 _LEVELS = {
     **dict.fromkeys(("snapshot_failed", "flush_failed", "lease_lost", "subscriber_failed"), logging.ERROR),
     **dict.fromkeys(("torn_tail", "repaired", "recovered", "session_near_limit", "secrets_redacted"), logging.WARNING),
     **dict.fromkeys(("lease_acquired", "lease_released"), logging.DEBUG),
 }
 _HEADING = ("event", "space", "session_id")
-# What of a notice may be words of a session, of a variable or of an exception.
+# Members of a notice that may contain text of a session, of a variable or of an exception.
 _WORDS = frozenset({"message", "error", "name", "lost", "reason"})
 
 LEVELS = ("off", "error", "warning", "info", "debug")
-"""How much may be asked for, from nothing to everything."""
+"""The levels, from nothing to everything."""
 
 
 def log_to(place: TextIO | str, level: str, form: str = "json") -> LogObserver | None:
@@ -89,7 +89,7 @@ class _FileHandler(logging.Handler):
     def __init__(self, path: str) -> None:
         super().__init__()
         self._path = os.path.abspath(os.path.expanduser(path))
-        add_to_file(self._path, b"")  # whether it can be is told now
+        add_to_file(self._path, b"")  # fail now if it is not writable
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(HoldfastError):

@@ -24,7 +24,7 @@ Labels = tuple[str, ...]
 
 
 class Sink(Protocol):
-    """Where measurements go. Any thread may call it."""
+    """The receiver of measurements. Any thread may call it."""
 
     def add(self, name: str, amount: float = 1, *labels: str) -> None:
         """Count something."""
@@ -136,9 +136,9 @@ class Metric(NamedTuple):
     """One thing that is measured."""
 
     name: str
-    """As Prometheus has it."""
+    """The name in Prometheus."""
     otel: str
-    """As OpenTelemetry has it."""
+    """The name in OpenTelemetry."""
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ def _gauge(name: str, help: str, *labels: str, unit: str = "1") -> Metric:
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        # What this process did.
+        # Metrics of this process.
         _counter("events", "Events that were recorded.", unit="{event}"),
         _counter("bytes", "Bytes by which logs have grown.", unit="By"),
         _time("append", "Time to record an event, as its caller waits for it."),
@@ -186,7 +186,7 @@ METRICS: dict[str, Metric] = {
         _counter("notices", "What happened to sessions beside their events, by kind.", "kind"),
         _counter("errors", "Operations that failed, by error code.", "operation", "code"),
         _gauge("sessions_active", "Sessions that this process has open.", unit="{session}"),
-        # What the store is like.
+        # Metrics of the store.
         _gauge("up", "Whether the store can be used."),
         _gauge("info", "The version that runs.", "version", "format"),
         _gauge("sessions", "Sessions in the store.", unit="{session}"),
@@ -200,7 +200,7 @@ METRICS: dict[str, Metric] = {
         _gauge("index_lag_bytes", "Bytes that the catalogue has to read.", unit="By"),
         _gauge("disk_free_bytes", "Space that is left for the store.", unit="By"),
         _gauge("last_activity_seconds", "When a session last changed, in Unix time.", unit="s"),
-        # What the service did.
+        # Metrics of the service.
         _counter("http_requests", "Requests, by what was asked and the status.", "endpoint", "status"),
         _time("http_request", "Time to answer a request, but for streams.", "endpoint"),
     )
@@ -224,7 +224,7 @@ class Watching(Observer):
 
     @property
     def active(self) -> int:
-        """How many sessions this process has open in the stores that are watched."""
+        """The number of sessions that this process has open in the observed stores."""
         return sum(observers.active for observers in self._watched)
 
     def end(self, begun: Any, done: Finished) -> None:
@@ -240,7 +240,7 @@ class Watching(Observer):
         if done.size_bytes:
             sink.add("holdfast_bytes_total", done.size_bytes)
         if done.operation == "load":
-            # What was asked for wrongly is no restore that failed.
+            # A usage error is no failed restore.
             if error is None and done.restored:
                 sink.add("holdfast_restores_total", 1, "ok")
                 sink.observe("holdfast_restore_seconds", done.seconds)
@@ -287,13 +287,13 @@ def code_of(error: BaseException) -> str:
     return error.code if isinstance(error, HoldfastError) else _UNKNOWN
 
 
-# What a store is like, as figures: for Prometheus, and for whoever looks after it.
+# The state of a store as figures: for Prometheus, and for its operators.
 _STATES = ("ok", "damaged", "sealed", "too_new", "unreadable")
 _PAGE = 1000
 
 
 def store_figures(hf: Holdfast) -> Figures:
-    """A look at a whole store, each session listed once; one that cannot be used is told as ``holdfast_up 0`` alone."""
+    """Return the figures of a whole store, each session listed once; for an unusable one ``holdfast_up 0`` alone."""
     figures = Figures()
     if add_health(figures, [hf]):
         _add_sessions(figures, hf)
@@ -301,7 +301,7 @@ def store_figures(hf: Holdfast) -> Figures:
 
 
 def add_health(figures: Figures, libraries: list[Holdfast]) -> bool:
-    """What costs little to know of stores, summed; whether all can be used."""
+    """Add the cheap figures of stores, summed; return whether all can be used."""
     figures.set("holdfast_info", 1, VERSION, str(FORMAT_VERSION))
     try:
         # All or nothing: a sum of some of the stores would look like sessions that were lost.

@@ -263,7 +263,7 @@ class _Spans:
         reason = _text(event.data.get("reason")) or "completed"
         bad = reason if reason in ("failed", "cancelled") else None
         self._finish((session_id, event.run or "", "run"), event, bad)
-        # What comes after the turn is not an answer to it.
+        # Answers after the end of the turn do not belong to it.
         self._asked.pop((session_id, event.run or ""), None)
 
     def _on_agent_error(self, session_id: str, event: Event) -> None:
@@ -287,7 +287,7 @@ class _Spans:
 
     def _on_assistant(self, session_id: str, event: Event) -> None:
         asked = self._asked.pop((session_id, event.run or ""), None)
-        # Nobody asked the model since: a call that belongs to the answer before.
+        # The model was not asked since: the call belongs to the answer before.
         if asked is None:
             return
         data = event.data
@@ -374,7 +374,7 @@ class _Spans:
 
 
 def _provider(model: str) -> str:
-    """Whose model it is, where its name tells."""
+    """Return the provider of a model, if its name tells."""
     before, colon, _ = model.partition(":")
     return before if colon else _PROVIDERS.get(model.partition("-")[0], "")
 

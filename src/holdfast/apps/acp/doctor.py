@@ -88,7 +88,7 @@ class _Doctor:
         """Start the agent, do something with it, and end it."""
 
         async def nothing(_reason: str) -> None:
-            """Whoever asked is told of its death."""
+            """Do nothing: waiters learn of its death."""
 
         def count_noise(_line: bytes) -> None:
             self._noise += 1
@@ -129,7 +129,7 @@ class _Doctor:
             self._updates += 1
 
     async def _serve(self) -> None:
-        """Nothing is permitted, and no file is given."""
+        """Answer the agent's requests: nothing is permitted, and no file is given."""
         asked, self._asked = self._asked, []
         for frame in asked:
             try:

@@ -1,4 +1,4 @@
-"""A session handed over to an agent: how it gets it, what it lacks of it, and how it is told."""
+"""Handing a session over to an agent: how it gets it, what it lacks, and how that is sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.replay import Stage
 if TYPE_CHECKING:
     from holdfast.apps.acp.recording.channel import Channel
 
-WINDOW_TOKENS = 24_000  # how much of the past an agent is told at most; the newest of it
+WINDOW_TOKENS = 24_000  # the most of the past that an agent is sent; its newest part
 
 _RESULT_CHARS = 4_000
 _SEEN_CHARS = 2_000
@@ -70,7 +70,7 @@ def transcript_note(
         for block in _blocks(message):
             if block.get("type") == "tool_result":
                 id = block.get("tool_use_id")
-                # Which call it was is said, unless that stands right before.
+                # Name the call, unless it comes right before.
                 call = calls.get(id, "It") if id != newest else "It"
                 how = "failed" if block.get("is_error") else "gave"
                 lines.append(f"{call} {how}: {_short(_text_of(block.get('content')), _RESULT_CHARS)}")
@@ -163,7 +163,7 @@ def _short(text: str, limit: int) -> str:
 
 Message = Mapping[str, Any]
 
-# Of a longer replay nothing is compared: rather that than hold a whole conversation twice.
+# A longer replay is not compared: rather that than hold a whole conversation twice.
 _CHARS_MAX = 8 * 1024 * 1024
 _COMPARED_CHARS = 200
 _SAID = frozenset({"user_message_chunk", "agent_message_chunk"})
@@ -203,7 +203,7 @@ def missing_end(messages: Sequence[Message], heard: ReplayedWords) -> Sequence[M
     """The messages after the last one that the replay has."""
     said = heard.said
     if said is None:
-        return ()  # nothing is told twice for want of memory
+        return ()  # repeating nothing is impossible without the memory for it
     ours = Counter(_bare(block.get("text")) for each in messages for block in _blocks(each))
 
     def holds(block: Message) -> bool | None:
@@ -248,7 +248,7 @@ class Waits(NamedTuple):
 
     resume_s: float = 30.0
     load_s: float = 120.0
-    quiet_s: float = 0.3  # a replay is over when nothing more of it came for so long: some answer before they replay
+    quiet_s: float = 0.3  # a replay is over when nothing more of it came for this time: some answer before they replay
     quiet_max_s: float = 10.0
 
 
@@ -314,7 +314,7 @@ class Missing(NamedTuple):
     """The parts of a conversation that are missing from the agent's own record."""
 
     is_all: bool  # all of it, not only the end
-    is_told: bool  # whether it is told for that; the words of a turn that was cut off are told with that news
+    is_told: bool  # whether it is sent for that reason; the words of an interrupted turn are sent with that note
 
 
 async def tell_whole_past(hf: Holdfast, channel: Channel, window_tokens: int) -> tuple[list[Frame], bool]:
@@ -326,7 +326,7 @@ async def tell_whole_past(hf: Holdfast, channel: Channel, window_tokens: int) ->
 
 
 async def tell_missing(hf: Holdfast, channel: Channel, window_tokens: int, waits: Waits) -> Missing | None:
-    """Wait until the agent's replay is through; what it lacks is told with the prompt.
+    """Wait until the agent's replay is over; what it lacks is sent with the prompt.
 
     Agents that were killed have lost what they had not written; some lose all by loading.
     """

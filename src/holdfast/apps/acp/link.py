@@ -84,7 +84,7 @@ class AgentLink:
     async def greet(self, params: Frame) -> Frame:
         """Begin: start it and pass the client's ``initialize`` on. Raises RpcError."""
         self._greeting = params
-        # What an editor can do is part of the greeting, which an agent takes only once.
+        # The editor's capabilities are part of the handshake, which an agent accepts only once.
         if self._process is not None:
             await self._let_go()
         await self.ready()
@@ -119,7 +119,7 @@ class AgentLink:
             if self.login is not None:
                 await self.request("authenticate", self.login, timeout_s=_START_S)
         except BaseException as error:
-            if isinstance(error, (RpcError, TimeoutError)):  # else whoever waited gave up
+            if isinstance(error, (RpcError, TimeoutError)):  # else the waiter gave up
                 self.breaker.failed()
             await self._let_go()
             if isinstance(error, TimeoutError):
@@ -203,7 +203,7 @@ class AgentLink:
                 await self._on_batch()
         except ConnectionError:
             pass
-        # Else it was ended on purpose, and whoever did that tells those who wait.
+        # Else it was stopped on purpose, and that code informs the waiters.
         if self._process is process:
             self._process, self._reading = None, None
             status = await process.end()

@@ -1,4 +1,4 @@
-"""Which session is meant: by its id, by the beginning of its id, or the newest."""
+"""Choosing a session: by its id, by the beginning of its id, or the newest."""
 
 from __future__ import annotations
 

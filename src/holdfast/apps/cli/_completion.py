@@ -1,7 +1,7 @@
 """Shell completion of ids, tags and other names of the store.
 
-Each answer is looked up in the store's catalogue and made harmless first: a shell puts it onto the
-command line, and shows the titles beside it. Whatever fails, nothing is offered.
+Each answer is looked up in the store's catalogue and neutralised first: a shell puts it onto the
+command line, and shows the titles beside it. On any failure nothing is offered.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def _use_wait(ctx: click.Context, _: click.Parameter, value: float | None) -> No
     app.wait_ms = round(value * 1000)
 
 
-# What a value may name: how help writes it, and what the shell offers for it.
+# The kinds of values: how help writes them, and how the shell completes them.
 _NAMED: dict[str, tuple[str, Complete]] = {
     "agent": ("ID", complete_agent),
     "file": ("FILE", complete_file),

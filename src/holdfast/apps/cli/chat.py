@@ -62,7 +62,7 @@ def echo(*, on: bool) -> None:
         mode = termios.tcgetattr(sys.stdin.fileno())
         mode[3] = mode[3] | termios.ECHO if on else mode[3] & ~termios.ECHO
         termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, mode)
-    except (OSError, ValueError, termios.error):  # the terminal has gone; whoever reads from it is told
+    except (OSError, ValueError, termios.error):  # the terminal has gone; reading from it raises
         return
 
 

@@ -13,7 +13,7 @@ from holdfast.apps.render.words import counted
 from holdfast.library import Keys, Resealed
 from holdfast.library.answers.store import KeyCheck, KeyList, KeyMade
 
-# Of a verb that rewrites named sessions, or everything.
+# Options of a verb that rewrites named sessions, or everything.
 _some_or_all = together(
     sessions_argument(required=False),
     click.option("--all", "everything", is_flag=True, help="Everything in the store."),
@@ -129,7 +129,7 @@ def _make_or_show(app: App, source: str, *, new: bool) -> int:
     from holdfast.library import signing_seed
     from holdfast.security import public_key_text
 
-    # A new one is told by its fingerprint: the key itself is nowhere but in its source.
+    # A new one is shown by its fingerprint: the key itself is only at its source.
     text = Keys.new(source) if new else public_key_text(signing_seed(source))
     if app.as_json:
         app.out.json(KeyMade(id=text, source=source))

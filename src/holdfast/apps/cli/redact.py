@@ -43,9 +43,9 @@ def redact_verb(app: App, id: str, *, texts: tuple[str, ...], alone: bool, dry_r
     if "-" in texts:
         lines = (line.rstrip("\r\n") for line in islice(sys.stdin, _LINES_MAX))
         find += [line for line in lines if line]
-    # Where the texts come through the input, nobody is there to answer.
+    # If the texts come through the input, there is nobody to answer.
     asks = not yes and not dry_run and app.can_ask
-    # The same search twice: what is asked about is what is there, not what was guessed.
+    # The search is repeated: the question is about what is there, not about a guess.
     if asks:
         _show(app, app.library.redact(session_id, find=find, relatives=not alone, dry_run=True))
         if not click.confirm("Replace them permanently?", err=True):

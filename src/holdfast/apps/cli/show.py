@@ -197,7 +197,7 @@ def _resolved(app: App, session_id: str, events: Iterator[Event]) -> Iterator[Ev
 
 def _answer(app: App, row: SessionMetadata, at: int | None) -> answers.SessionDocument:
     told = [event for event in _events(app, row.session_id, at) if event.type in _CONVERSATION]
-    # Streamed pieces are told only where no whole message came to take their place.
+    # Streamed pieces are shown only if no complete message replaced them.
     cut = {
         (entry.run, seq)
         for entry in read_transcript(told, first=told[0].seq if told else 0)

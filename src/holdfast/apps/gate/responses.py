@@ -58,7 +58,7 @@ async def refuse(  # noqa: PLR0917 - an ASGI application's three, and what is to
     await send({"type": f"{kind}.response.body", "body": body})
 
 
-# What every response says to a browser: run nothing, guess nothing, tell nobody, keep nothing.
+# Headers of every response for browsers: run nothing, guess nothing, tell nobody, keep nothing.
 NOTHING_RUNS = "default-src 'none'"  # the policy for answers that are no pages
 _FRAMES = "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 _ALWAYS = {

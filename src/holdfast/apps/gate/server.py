@@ -68,7 +68,7 @@ def listen(host: str, port: int) -> socket.socket:
         # A server that is started again must not wait for connections that have ended.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(128)  # whoever is told the address may come at once
+        listening.listen(128)  # clients may connect as soon as the address is published
     except (OSError, OverflowError) as error:
         listening.close()
         told = f"port {port} of {host} cannot be used: {getattr(error, 'strerror', None) or error}"

@@ -1,4 +1,4 @@
-"""Events as they come: what is there from a place on, then what is added, whoever adds it."""
+"""Following events: those from a place on, then new ones, whoever records them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Following:
                 loop.call_soon_threadsafe(self._bell.set)
 
     async def _wait(self) -> None:
-        """Until something was recorded here, or it is time to look for what others did."""
+        """Wait until something was recorded here, or it is time to check for other processes."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_S):
                 await self._bell.wait()

@@ -270,7 +270,7 @@ _MONTH_CHARS = 3
 
 def bar(value: float, most: float, width: int) -> str:
     """A bar of at most ``width`` characters; anything above nothing is seen."""
-    # Nothing is no bar, and everything else is one of at least an eighth of a character.
+    # Zero is no bar, and everything else at least an eighth of a character.
     if value <= 0 or most <= 0:
         return ""
     eighths = max(1, round(width * 8 * min(value / most, 1)))
@@ -324,7 +324,7 @@ def calendar(days: Mapping[str, int], width: int) -> list[str]:
     # At most as many as the calendar has before that day.
     weeks = min(weeks, max(needed, min(weeks, 12)), max(1, monday.toordinal() // _WEEK))
     mondays = [monday - dt.timedelta(weeks=number) for number in range(weeks - 1, -1, -1)]
-    # What is a little and what is a lot, by the quarters of the active days.
+    # Thresholds of the shades, by the quartiles of the active days.
     active = sorted(count for count in days.values() if count > 0)
     bounds = [active[len(active) * quarter // 4] for quarter in (1, 2, 3)] if active else []
     rows = [_months(mondays)]

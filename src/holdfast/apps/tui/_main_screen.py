@@ -194,7 +194,7 @@ class MainScreen(Screen[None]):
 
     @property
     def named_keys(self) -> dict[str, str]:
-        """Which keys the bar shows here, and what it says of them."""
+        """The keys in the footer, and their labels."""
         if isinstance(self.focused, Input):
             return _SAYING_KEYS if isinstance(self.focused, SayLine) else _FILTER_KEYS
         return _READING_KEYS if self.focused is self.conversation else _LIST_KEYS

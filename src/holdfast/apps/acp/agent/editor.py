@@ -21,7 +21,7 @@ from holdfast.storage import Folder
 
 
 class FileCapabilities(msgspec.Struct, frozen=True, rename="camel"):
-    """Which of its files an editor lends."""
+    """The files that an editor lets its agent use."""
 
     read_text_file: bool | None = False
     write_text_file: bool | None = False
@@ -91,7 +91,7 @@ class OpenSession(NewSessionParams, frozen=True, kw_only=True, rename="camel"):
 
 
 class ListWish(msgspec.Struct, frozen=True, rename="camel"):
-    """Which sessions are listed."""
+    """A request for a list of sessions."""
 
     cwd: str | None = None
     cursor: str | None = None
@@ -164,7 +164,7 @@ MODES = {
     AUTO: ("Auto", "Changes files and runs commands without asking."),
 }
 
-# What a user may answer, and what it means: allowed or not, and for how long.
+# A user's possible answers, and their meaning: allowed or not, and for how long.
 OPTIONS: dict[str, tuple[str, bool, Scope]] = {
     "allow_once": ("Allow", True, "once"),
     "allow_always": ("Allow for this session", True, "session"),

@@ -112,7 +112,7 @@ class AgentServer:
         self._live: dict[str, Live] = {}
         self._asking: set[asyncio.Task[None]] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        # What each method takes, and who answers it.
+        # The parameters and the handler of each method.
         methods: dict[str, tuple[Any, Callable[[Any], Awaitable[Any]]]] = {
             "initialize": (editor.Initialize, self._initialize),
             "authenticate": (Params, self._authenticate),
@@ -264,7 +264,7 @@ class AgentServer:
         return live
 
     async def _give_servers(self, live: Live, wish: editor.NewSessionParams) -> None:
-        """Nothing of this is recorded but what fails, by name."""
+        """Start the editor's MCP servers; nothing of them is recorded except failures, by name."""
         servers = read_servers(wish.mcp_servers)
         if self._kit.is_plain and servers:
             names = ", ".join(server.shown_name for server in servers)

@@ -163,7 +163,7 @@ class Live:
         return self._agent
 
     def _go_on(self, agent: Agent) -> RunStream:
-        """Do what was answered; whoever answered it."""
+        """Carry out the answers, whoever gave them."""
         return agent.resume_stream(self.id, answers={}, session=self.session)
 
     async def ask_again(self, *, is_shown: bool) -> None:
@@ -224,7 +224,7 @@ class Live:
             return Decision(allow=True, approved_by="mode auto")
         if self.mode == READ_ONLY:
             return Decision(allow=False, approved_by="mode read-only", reason="the mode is read-only")
-        # It waits in the log, for whoever answers first: an ask outlives the editor that shows it.
+        # It waits in the log for the first answer: a question outlives the editor that shows it.
         return Suspend(expires_in_ms=None)
 
     async def _ask(self, waiting: Sequence[Waiting], *, again: bool) -> bool:
@@ -289,7 +289,7 @@ class Live:
     # -- what the editor is shown -------------------------------------------------------------
     @contextlib.contextmanager
     def held_back(self) -> Iterator[int]:
-        """While the past is told up to the event that this gives: what comes now is shown then."""
+        """Hold new events back while the past is replayed up to the yielded event; they are shown then."""
         self._kept = []
         self._whole.clear()
         self._replayed = self.session.seq
@@ -317,7 +317,7 @@ class Live:
                     figures = (usage.get("input_tokens"), usage.get("output_tokens"))
                     self._used = sum(figure for figure in figures if isinstance(figure, int))
                 updates = self._updates(event)
-                # What it says itself is not part of the past.
+                # Its own messages are not part of the past.
                 if event.seq > self._replayed or event.data.get("direction") == "holdfast":
                     for update in updates:
                         self._send(update)
@@ -400,7 +400,7 @@ class Live:
             self._send(result_update(call, "cancelled", failed=True))
         self._pending &= waiting
         self._shaped.clear()
-        # How full the context is, where it is known how much there is room for.
+        # How full the context is, if its size is known.
         used, self._used = self._used, None
         window = window_of(self.kit, str(self.session.live_state.config.get("model") or ""))
         if window is not None and used is not None:

@@ -1,4 +1,4 @@
-"""Which agent a session is held with, how, and what that agent may ask of us."""
+"""The configuration of an external agent: which one, how, and what it may request."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     attach_timeout_s: float = 60.0
     """For ``session/resume``, ``session/load`` and ``session/new``."""
     quiet_s: float = 0.3
-    """A replay is over when nothing came for so long: some agents replay after their answer."""
+    """A replay is over when nothing came for this time: some agents replay after their answer."""
     quiet_timeout_s: float = 30.0
     cancel_timeout_s: float = 5.0
 

@@ -215,7 +215,7 @@ class AcpSession:
         await self._ready()
         channel = self._channel
         assert channel is not None  # made by _ready
-        # Wait until the agent's replay is through; what it lacks is told with the prompt.
+        # Wait until the agent's replay is over; what it lacks is sent with the prompt.
         missing = await tell_missing(self._library, channel, self.config.window_tokens, self._waits)
         if missing is not None:
             part = "this conversation" if missing.is_all else "the end of this conversation"
@@ -245,7 +245,7 @@ class AcpSession:
         if self._channel is None or answer.get("agentGone"):
             return  # told by _mourn
         self._channel.hold(self._channel.notes.answer(frame, answer, "agent"))
-        # The end is told with its batch, after what came before it is recorded and handed over.
+        # The end is published with its batch, after everything before it is recorded and handed over.
         self._channel.prompts.clear()
         self._ending.append((turn, answer))
 
@@ -306,7 +306,7 @@ class AcpSession:
                 task.add_done_callback(self._serving.discard)
 
     async def _give_up(self, channel: Channel, error: StoreError) -> None:
-        """Nothing can be recorded: what the agent goes on to do must not be, unseen."""
+        """Stop the agent: nothing can be recorded, and its further work would go unseen."""
         channel.prompts.clear()
         if self._turn is not None:
             self._link.tell("session/cancel", {"sessionId": channel.agent_id})

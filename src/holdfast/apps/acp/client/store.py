@@ -261,7 +261,7 @@ class SnapshotStore:
 
 
 def _view_of(library: Holdfast, session: Session) -> SessionSnapshot:
-    """A live session as a value: of one moment, whoever records meanwhile."""
+    """Return a live session as a value: of one moment, whatever is recorded meanwhile."""
     documents = library.store.documents(session.key)
     events: list[Event] = list(resolve_blobs(session.events(), documents))
     return _fold_snapshot(session.id, fold(events), events)
@@ -319,12 +319,12 @@ class SnapshotStats(msgspec.Struct):
 
     @property
     def success_rate(self) -> float:
-        """Of the snapshots; 1.0 if there were none."""
+        """The success rate of snapshots; 1.0 if there were none."""
         return _rate(self.taken, self.failed)
 
     @property
     def restore_rate(self) -> float:
-        """Of the restores; 1.0 if there were none."""
+        """The success rate of restores; 1.0 if there were none."""
         return _rate(self.restored, self.restore_failed)
 
 
@@ -360,7 +360,7 @@ class Snapshotter:
         return found
 
     def try_snapshot(self, session: Session) -> None:
-        """Store the folded state; a failure is told as ``snapshot_failed`` and not raised."""
+        """Store the folded state; a failure is published as ``snapshot_failed`` and not raised."""
         if not session.closed and session.seq >= 0:
             begun = time.monotonic()
             with contextlib.suppress(HoldfastError):

@@ -115,7 +115,7 @@ class PromptTurn:
         """End the turn with an error."""
         if not self.ended.done():
             self.ended.set_exception(error)
-            self.ended.exception()  # whoever does not ask is not told twice
+            self.ended.exception()  # marks the error as retrieved
             await self._close()
 
     async def _close(self) -> None:
@@ -130,10 +130,10 @@ class PromptTurn:
 
 
 class Handover:
-    """Hands updates over to whoever reads a turn, in order, once their words are on record.
+    """Hands updates over to the reader of a turn, in order, once their words are recorded.
 
     While redaction holds a last word back from the log, the update with it waits for more.
-    ``turn`` gives the turn that is going on, if there is one.
+    ``turn`` returns the current turn, if there is one.
     """
 
     def __init__(self, turn: Callable[[], PromptTurn | None]) -> None:
@@ -177,6 +177,6 @@ class Handover:
     async def _end_words(self) -> None:
         async with self.lock:
             if self._channel is not None:
-                with contextlib.suppress(HoldfastError):  # raised to whoever records next
+                with contextlib.suppress(HoldfastError):  # raised at the next record
                     self._channel.session.record_held()
                     await self.give(self._channel)

@@ -83,11 +83,11 @@ class EditorOutbox:
             await self._show(waiting)
 
     def close(self) -> None:
-        """Nothing more is to be shown."""
+        """Show nothing more."""
         self._pause.close()
 
     def _look(self, channels: Iterable[Channel]) -> None:
-        """Which sessions have a word that is not on record."""
+        """Determine which sessions have words that are not recorded."""
         self._behind = {
             channel: known
             for channel in dict.fromkeys(channels)
@@ -109,7 +109,7 @@ class EditorOutbox:
         self._look(list(self._behind))
 
     async def _end_words(self) -> None:
-        with contextlib.suppress(ConnectionError):  # told to whoever settles next
+        with contextlib.suppress(ConnectionError):  # raised at the next settlement
             await self.shown()
 
     async def _show(self, waiting: list[_Waiting]) -> None:
@@ -132,7 +132,7 @@ class EditorOutbox:
 
 # Pieces of messages, which nearly all frames of an agent are, read in one step.
 class _Strict(msgspec.Struct, forbid_unknown_fields=True, gc=False, rename="camel"):
-    """Nothing but what is named: whatever says more is not for here."""
+    """A struct that refuses unknown members."""
 
 
 class _Content(_Strict):
@@ -170,7 +170,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 def read_chunk(line: bytes) -> Chunk | None:
     """Return the piece that a line holds; None for a line that is, or says, anything else."""
-    # Most other lines are told apart without being decoded.
+    # Most other lines are recognised without decoding them.
     if line.find(b"_chunk", 0, _HEAD_BYTES) < 0:
         return None
     try:
