@@ -203,7 +203,7 @@ def missing_end(messages: Sequence[Message], heard: ReplayedWords) -> Sequence[M
     """The messages after the last one that the replay has."""
     said = heard.said
     if said is None:
-        return ()  # repeating nothing is impossible without the memory for it
+        return ()  # too long to compare: better to repeat nothing
     ours = Counter(_bare(block.get("text")) for each in messages for block in _blocks(each))
 
     def holds(block: Message) -> bool | None:
