@@ -26,7 +26,7 @@ _REFUSED = re.compile(r"Permission denied: the user did not allow \S+\Z")
 _CLASS = re.compile(r"\A[A-Z]\w*[a-z][A-Z]\w*: (?=\S)")
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _CHANGE_LINES_MAX = 400
-# Of blocks that stand close to each other: the kind of one, and of the one above it.
+# Adjacent kinds of blocks without a blank line in between: the kind of one, and of the one above it.
 _CLOSE = frozenset([("tool", "tool"), ("tool", "change"), ("lines", "lines")])
 
 
@@ -245,7 +245,7 @@ class AnswerView:
             self._erase()
 
     def cut(self, waiting: Container[str | None] = ()) -> None:
-        """Nothing more comes of what was begun: the process ended there, or an answer is awaited."""
+        """End what was begun: the process stopped there, or an answer is awaited."""
         self.settle()
         for id, (words, _) in self._calls.items():
             self._tell_call(words, self._paint("…", "33"), "waiting" if id in waiting else "interrupted")

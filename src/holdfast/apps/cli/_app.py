@@ -1,4 +1,4 @@
-"""The command as a whole: its verbs, what they share, and how a failure is told."""
+"""The command as a whole: its verbs, their common parts, and how failures are reported."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ SECTIONS = {
         "schema": "Print the JSON schema of a command's output.",
     },
 }
-# What people read and may be long: on a terminal a pager shows it if the screen has no room.
+# Long output for people: on a terminal a pager shows it if it does not fit on the screen.
 PAGED = frozenset(
     "list search show stats snapshots recover export compare verify tag config doctor help schema".split()  # noqa: SIM905 - easier to read and to change
 )
@@ -158,11 +158,11 @@ class App:
 
             from holdfast.library import Holdfast
 
-            # What the library warns of is said by the verbs themselves.
+            # The verbs themselves report the library's warnings.
             logging.getLogger("holdfast").addHandler(logging.NullHandler())
             _check_store(self.place, self.verb)
             given = None if self.wait_ms is None else {"wait_ms": self.wait_ms}
-            # What a command records is on the medium before it ends; no timer has to see to it.
+            # A command's events are durable before it ends; no timer is needed.
             self._library = Holdfast(self.place, config=given, timers=False, redaction="mark")
             if self.can_ask:
                 # Only then: a program that runs the command must get an error, not wait for a person.
@@ -300,7 +300,7 @@ class _Verbs(Parts):
         standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's signature
         **extra: Any,
     ) -> int:
-        """Run a verb; whatever fails is told in a sentence and an exit code."""
+        """Run a verb; every failure becomes a sentence and an exit code."""
         words = sys.argv[1:] if args is None else list(args)
         # Made before the command line is parsed, so that --json and --color hold for what is wrong
         # with the rest of it too.
@@ -322,7 +322,7 @@ class _Verbs(Parts):
         return code
 
 
-# They make a store where there is none; whoever only looks for something meant one that is there.
+# They create a store if there is none; other verbs expect an existing one.
 _MAKES_A_STORE = frozenset(
     [
         "chat",
@@ -348,7 +348,7 @@ def _check_store(place: str | None, verb: str) -> None:
     """Raise NotFound for a store that ``--store`` names and that does not exist, with the one that may be meant."""
     from holdfast.storage import local_path
 
-    # What can be no path is refused by the library.
+    # The library refuses invalid paths.
     if not place or "\0" in place or verb in _MAKES_A_STORE:
         return
     path = local_path(place)
@@ -367,7 +367,7 @@ def with_shared_options(command: C) -> C:
     # Once for each: a command is asked for again by completion, help and manual pages.
     if command.add_help_option:
         command.add_help_option = False
-        # What they say is read by `asked`, so that it also holds for failures.
+        # `asked` reads their values, so that they also apply to failures.
         told = "Use colours: auto (default), always or never."
         command.params += [
             unseen_option(["--color"], type=click.Choice(COLOURS), metavar="WHEN", help=told),
@@ -424,7 +424,7 @@ def cli(ctx: click.Context, store: str | None) -> None:
         return
     from holdfast.apps.cli.front_ends import has_terminal, is_installed, start
 
-    # Nobody who only typed the name is to be met by a failure, nor a script by an app.
+    # The bare name must neither fail, nor start an app in a script.
     if has_terminal() and is_installed():
         start(app)
         return
@@ -451,7 +451,7 @@ def fail(app: App, error: BaseException) -> int:
     return failure.code
 
 
-# What was asked for whatever the verb: known even if the rest of the command line is wrong.
+# Options of every verb: known even if the rest of the command line is wrong.
 class Flags(NamedTuple):
     """The output options of the command line."""
 
@@ -462,7 +462,7 @@ class Flags(NamedTuple):
 
 def asked(arguments: Sequence[str]) -> Flags:
     """Return what the command line says about it, as far as it can be understood."""
-    # What follows `--` belongs to the command of an agent, which may have a --json of its own.
+    # The arguments after `--` belong to the command of an agent, which may have a --json of its own.
     words = list(takewhile(lambda word: word != "--", arguments))
     colour = None
     for word, after in pairwise([*words, ""]):

@@ -84,7 +84,7 @@ class Chat:
                 if self.is_over:
                     break
         finally:
-            # Asked before: what is closed has no session any more.
+            # Read before: a closed chat has no session any more.
             session_id = self.session_id
             name = "" if session_id is None else self.app.name(session_id)
             self.talker.close()
@@ -382,7 +382,7 @@ class ReadlinePrompt:
         """Return the next message. Raises EOFError at the end and KeyboardInterrupt for Ctrl-C."""
         echo(on=True)
         line = begun + input(f"you> {begun}")
-        # What is pasted comes at once: its lines are one message.
+        # Pasted text comes at once: its lines are one message.
         while select.select([sys.stdin], [], [], _PASTE_S)[0] and (more := sys.stdin.readline()):
             line += "\n" + more.rstrip("\n")
         if "\n" not in line and self._history.add(line) and self._readline is not None:

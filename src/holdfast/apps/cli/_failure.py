@@ -47,7 +47,7 @@ def explain(error: BaseException, *, waits: bool = False, verb: str = "") -> Fai
         return Failure("stopped", "", EXIT_INTERRUPTED, "stopped")
     if isinstance(error, SystemExit):
         return Failure("", "", error.code if isinstance(error.code, int) else EXIT_FAILED)
-    # As when the output is piped into `head`.
+    # When the output is piped into `head`, for example.
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         return Failure("", "", EXIT_FAILED)  # the reader has seen enough; it knows
     return Failure(*told(error), EXIT_FAILED, "system" if isinstance(error, OSError) else "defect")

@@ -70,7 +70,7 @@ def check_store(app: App, *, compare: bool = False) -> Iterator[answers.Check]:
             yield answers.Check("keeps", GOOD, "yes")
     else:
         yield from _check_folder(path)
-        # Whether the folder is that of another system, whose sessions nobody sees here.
+        # Whether the folder belongs to another system, whose sessions are not shown here.
         told, remedy = strangers_hint(library)
         if told:
             yield answers.Check("store", BAD, told, remedy)
@@ -84,7 +84,7 @@ def check_store(app: App, *, compare: bool = False) -> Iterator[answers.Check]:
 
 
 def check_model() -> answers.Check:
-    """Which model a talk would be with; nothing is loaded or asked."""
+    """Return which model a conversation would use; nothing is loaded or asked."""
     from holdfast.agent import choose_model
 
     try:
@@ -135,7 +135,7 @@ def _check_folder(path: str) -> Iterator[answers.Check]:
     else:
         remedy = "Sessions can be read and not continued. Use another store, or mend the rights."
         yield answers.Check("writable", BAD, f"no: {existing} is read-only for you", remedy)
-    # What this user may have, not what is left for root.
+    # The space for this user, not that reserved for root.
     free = disk.f_bavail * disk.f_frsize
     if free < _SPACE_NONE_BYTES:
         yield answers.Check("space", BAD, f"{size(free)} free", "Free some space: sessions cannot be continued.")

@@ -22,7 +22,7 @@ def pager_commands(environment: Mapping[str, str] = os.environ) -> list[list[str
     for asked in (environment.get("HOLDFAST_PAGER"), environment.get("PAGER"), "less -R", "more"):
         if asked is None:
             continue
-        # Not the next of them: whoever sets a variable to nothing wants no pager at all.
+        # Do not try the next: an empty variable means no pager at all.
         if asked.strip() in ("", "cat"):
             break
         try:
@@ -57,7 +57,7 @@ class Held:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing as long as it is held back."""
+        """Flush, unless the output is still held back."""
         if self._is_over:
             self._stream.flush()
 

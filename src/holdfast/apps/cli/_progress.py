@@ -31,7 +31,7 @@ class Meter:
         self._started = now()
         self._drawn_at = -_REDRAW_SECONDS
         self._is_shown = False
-        # Where the work was, and when: the pace is that of the last seconds.
+        # The progress at recent times: the pace is that of the last seconds.
         self._marks: list[tuple[float, int]] = []
 
     def update(self, done: int, total: int) -> None:

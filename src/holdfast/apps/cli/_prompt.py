@@ -67,7 +67,7 @@ class PromptReader:
             style=_LOOK,
             color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
         )
-        # What is typed takes the rows that it needs; the status stands right below it, not at the screen's bottom.
+        # The input takes the rows that it needs; the status is right below it, not at the screen's bottom.
         layout = self._prompts.layout
         layout.current_window.dont_extend_height = Always()
         layout.container.get_children().append(Window())

@@ -190,7 +190,7 @@ def _text(words: _Words, found: Newest) -> str | None:
 
 def _has_room(text: str) -> bool:
     """Return whether the text fits on the screen, so that no pager is needed."""
-    # The same rule as that of the pager, so that both ways page the same lists.
+    # The same rule as in the pager, so that both paths page the same lists.
     columns, lines = os.get_terminal_size(sys.stdout.fileno())
     if not columns:
         return False

@@ -48,7 +48,7 @@ def wants_colour(choice: str | None, *, is_terminal: bool, environment: Mapping[
 class Screen(Canvas):
     """A stream that people look at, or that a program reads."""
 
-    # Lines that say how far work is: whoever writes to the same terminal takes them away first.
+    # Progress lines: other output to the same terminal removes them first.
     _meters: ClassVar[list[Meter]] = []
 
     def __init__(self, stream: TextIO, colour: str | None = None) -> None:

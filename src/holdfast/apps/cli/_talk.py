@@ -120,7 +120,7 @@ class Talker:
         self._maker, self._entered, self.choice = maker, None, maker.choice
 
     def prepare(self) -> None:
-        """Make the model in the background, while somebody types; what goes wrong is told by the first turn."""
+        """Load the model in the background while the user types; the first turn reports a failure."""
 
         def load() -> None:
             with contextlib.suppress(HoldfastError):
@@ -279,7 +279,7 @@ class Typing:
 
             self._mode = termios.tcgetattr(self._fd)
             self._take_keys()
-            # Who was stopped by Ctrl-Z comes back to a terminal that the shell has set.
+            # After Ctrl-Z the shell may have changed the terminal's settings.
             loop.add_signal_handler(signal.SIGCONT, self._take_keys)
 
     def _take_keys(self) -> None:
@@ -315,7 +315,7 @@ class Typing:
             self._escape.cancel()
             self._escape, text = None, f"\x1b{text}"
         keys = _SEQUENCE.sub("", text)
-        # What is pasted comes at once: its lines are one word.
+        # Pasted text comes at once: its lines are one message.
         for number, key in enumerate(keys, 1):
             self._take(key, inside=number < len(keys))
         self._show()

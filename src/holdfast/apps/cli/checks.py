@@ -67,13 +67,13 @@ def verify_verb(app: App, ids: tuple[str, ...], *, everything: bool, since: str 
     whole = 0
     for id in progress(app.err, wanted, "verifying"):
         report = _verify(app, id, heads.pop(id, None))
-        # Of all sessions only what is wrong is told: the reports of the others are not held until then.
+        # For all sessions only problems are reported: the other reports are not kept.
         if everything and report.ok and not app.as_json:
             whole += 1
         else:
             reports.append(report)
     if everything and heads:
-        # What is left of them was there before and was not met now.
+        # The remaining ones were known before and not found now.
         deleted = {one.session_id for one in app.library.trash.list()}
         reason = "It was there before, and is neither there nor in the trash any more."
         gone = sorted(heads.keys() - deleted)
@@ -159,7 +159,7 @@ def repair_verb(app: App, id: str | None, *, agent: str | None) -> None:
     session_id = choose(app.library, id)
     app.library.state(session_id)  # a newer format is refused before anything is touched
     gaps = app.library.repair(session_id)
-    # Nothing is thrown away: who knows better can still look at the old bytes.
+    # Nothing is thrown away: an expert can still examine the old bytes.
     kept = f"{app.library.location(session_id)}/quarantine" if gaps else None
     if app.as_json:
         app.out.json(answers.RepairedSession(session_id=session_id, gaps=gaps, quarantine=kept))

@@ -82,7 +82,7 @@ def web_verb(app: App, *, port: int, host: str, no_open: bool, **wishes: str | N
     """
     with needs_extra("web"):
         from holdfast.apps.web.app import serve_web
-    # Plain HTTP, and whoever is let in can do everything: that is for this machine alone.
+    # Plain HTTP, and every admitted client can do everything: that is for this machine alone.
     if host not in _LOOPBACK:
         remedy = "Use 127.0.0.1, and a tunnel such as `ssh -L` from elsewhere."
         raise UsageError(f"{host[:60]!a} is not a loopback address", remedy=remedy)

@@ -92,7 +92,7 @@ def import_verb(app: App, paths: tuple[str, ...], tool: str | None, verify_key: 
         tell(app.err, Span("error: ", "bad"), str(error), error.remedy)
         return EXIT_DAMAGED
     importing.tell(report)
-    # Nobody named the files that a scan finds empty.
+    # The empty files of a scan were not named by the user.
     counts = [error for error in report.errors if not (scan and isinstance(error, (InvalidData, UsageError)))]
     return EXIT_FAILED if counts else EXIT_FINE
 
@@ -136,7 +136,7 @@ class _Importing:
         given = os.environ.get(_PASSPHRASE)
         source = self._signed.get(place.path, place.path)
         report = library.import_all([source], place.tool, dry_run=self._dry_run, passphrase=given, progress=tell)
-        # Asked for only when it turns out to be needed, and once.
+        # Asked for only when it is needed, and once.
         sealed = any(isinstance(error, KeyMissing) for error in report.errors)
         if sealed and given is None and _may_ask():
             asked: str = click.prompt("Passphrase", hide_input=True, err=True)
@@ -195,7 +195,7 @@ class _Importing:
             (one.reason if one.reason.startswith(one.source) else f"{one.source}: {one.reason}", "")
             for one in report.skipped
         ]
-        # What of a session did not come with it is told of the session, wherever it came from.
+        # Missing parts of a session are reported for the session, wherever it came from.
         reasons += [(f"{row.session_id}: {text}", "") for row in report.sessions for text in row.problems]
         for text, remedy in reasons[:_REASONS_SHOWN]:
             self._app.warn(text, remedy)
@@ -204,7 +204,7 @@ class _Importing:
             self._app.warn(f"and {more:,} more like these; use --json to see all")
 
     def watch(self, places: Callable[[], list[Place]], every: float) -> int:
-        """Bring in what is there and then what comes, until ctrl-c. Only changes are told."""
+        """Import what is there and then what comes, until ctrl-c. Only changes are reported."""
         seen: dict[str, object] = {}
         if self._app.err.is_terminal:
             self._app.err.line(Span("watching; press Ctrl-C to stop", "faint"))

@@ -92,7 +92,7 @@ def tag_verb(
 
 
 def _show(app: App, session_id: str, tags: list[str]) -> None:
-    # One that a person gave too is told once.
+    # A tag that a person gave too is shown once.
     automatic = [tag for tag in app.library.info(session_id).auto_tags if tag not in tags]
     if app.as_json:
         app.out.json(answers.SessionTags(session_id=session_id, tags=tags, auto_tags=automatic))

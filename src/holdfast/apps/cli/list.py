@@ -202,7 +202,7 @@ def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> 
 
 def list_trash(app: App, limit: int | None) -> None:
     """Show the sessions in the trash, the last deleted first, and say how one comes back."""
-    # What the trash cannot be asked for is refused rather than passed over.
+    # Options that do not apply to the trash are refused rather than ignored.
     ctx = click.get_current_context()
     names = {parameter.name or "" for parameter in ctx.command.params} - _WITH_TRASH
     if any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names):
@@ -256,7 +256,7 @@ def watch_sessions(app: App, ask: Callable[[], Page], draw: Callable[[Sequence[S
                     _tell(app, change)
             app.out.flush()
             known = {row.session_id: row for row in rows}
-            # Asked again and again: other processes write to the store, and tell nobody.
+            # Polling: other processes write to the store without notice.
             time.sleep(_INTERVAL_S)
     except KeyboardInterrupt:
         return

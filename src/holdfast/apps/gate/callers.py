@@ -21,7 +21,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")  # the names of this machine for it
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})  # the methods that change nothing
 
 _SHOWN_HEADERS = "location, retry-after"
-# Who is asked is known by a token in a header, which no page sends by accident: no cookies.
+# Clients are identified by a token in a header, which no page sends by accident: no cookies.
 _PREFLIGHT = (
     (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE"),
     (b"access-control-allow-headers", b"authorization, content-type, accept, idempotency-key, last-event-id"),

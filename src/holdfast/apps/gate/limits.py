@@ -53,7 +53,7 @@ class BodyLimit:
             return
         try:
             await self._app(scope, counted.receive, counted.send)
-        # What it raises then is only that its body ended early.
+        # What it raises then only means that its body ended early.
         except Exception:
             if not counted.is_over:
                 raise

@@ -139,7 +139,7 @@ async def _work(service: Service, endpoint: Endpoint, request: Request, token: T
             found = await endpoint.do(call)
         else:
             found = await service.threads.run(endpoint.do, call)
-        # What is answered is promised, so it is on the medium first; no thread waits for that.
+        # An answer is a promise, so it is durable first; no thread waits for that.
         if call.session is not None:
             await call.session.aflush()
     if isinstance(found, Response):
@@ -160,7 +160,7 @@ def _read_query(endpoint: Endpoint, request: Request) -> Any:
     for name, value in request.query_params.multi_items():
         if name in lists:
             found.setdefault(name, []).append(value)
-        # Of two values one would count and the other be passed over.
+        # Of two values one would count and the other be ignored.
         elif name in found:
             raise Refused(400, "usage", f"the parameter {name[:40]} is given twice")
         else:
@@ -191,7 +191,7 @@ async def _read_body(endpoint: Endpoint, request: Request) -> Any:
 # Errors as answers: a problem with our code, what to do about it, and its status.
 # Those of this table are worth another try after so many seconds.
 _RETRY_S = {"locked": 1, "unavailable": 2, "busy": 1, "stopping": 1, "too_many": 1}
-# What an error may carry out: never a path, an address or what was said.
+# The fields of an error that may be sent: never a path, an address or recorded text.
 _SHOWN = ("session_id", "seq", "limit", "needed_bytes")
 _REMEDIES = {
     "not_found": "Look at the session: it may have come to its end.",
@@ -215,7 +215,7 @@ class Refused(Exception):
 
 
 def told_problem(error: HoldfastError | Refused) -> ProblemTold:
-    """Return what a client is told of an error. Where a store is, is not for clients to know."""
+    """Return the answer for an error. The place of the store is not for clients to know."""
     more = {}
     detail, remedy = error.detail if isinstance(error, Refused) else error.message, error.remedy
     if isinstance(error, HoldfastError):
@@ -237,7 +237,7 @@ def problem(error: HoldfastError | Refused) -> Response:
     return Response(body, told.status, headers, media_type=PROBLEM)
 
 
-# Who did what: one line of JSON for each request, without a word of what was said.
+# The audit log: one line of JSON for each request, without any recorded text.
 LOGGER = logging.getLogger("holdfast.audit")  # lines go here; ``holdfast serve`` writes them to standard error
 
 

@@ -53,7 +53,7 @@ def search(call: Call) -> answers.SearchHits:
 
 
 def _narrowing(asked: Any) -> dict[str, Any]:
-    """Which sessions are meant, for whatever is asked of all of them."""
+    """Return the filter of sessions, for all operations on many of them."""
     return {"tags": asked.tag, "since": _moment(asked.since), "until": _moment(asked.until), "agent_id": asked.agent_id}
 
 
@@ -68,7 +68,7 @@ def read_events(call: Call) -> answers.EventPage:
     """Events from a place on: as many as were asked for, or as fit into an answer."""
     asked, id = call.query, call.id
     types = asked.type or None
-    # One more than is told, which says where the next page begins.
+    # One more than is returned: it says where the next page begins.
     found = call.hf.events(id, asked.start, types=types, limit=asked.limit + 1)
     documents = call.hf.store.documents(f"sessions/{id}")
     told: list[answers.EventRecord] = []
@@ -118,7 +118,7 @@ def _size(data: dict[str, Any]) -> int:
     return sum(len(value) for value in data.values() if isinstance(value, str)) + 100
 
 
-# What changes something: sessions made, events recorded, labels, branches, the trash.
+# Operations that change something: creating sessions, recording events, labels, branches, the trash.
 def create(call: Call) -> SessionCreated:
     """A session that is on record at once. Raises Conflict if the id is taken."""
     wish = call.body
@@ -230,7 +230,7 @@ def record(session: Session, wishes: list[Append], key: str | None) -> list[Even
 
 def _check_same(wish: Append, event: Event) -> None:
     """A key that comes again has to come with the same words."""
-    # What is kept beside the log, or was taken out as a secret, is not there to be compared.
+    # Payloads beside the log, and redacted secrets, cannot be compared.
     whole = b"[secret:" not in bytes(event.raw) and not any(map(is_reference, event.data.values()))
     if event.type != wish.type or (whole and event.data != wish.data):
         detail = f"the key {str(event.key)[:80]!a} was used for another event"
@@ -241,7 +241,7 @@ def _derived(call: Call, wanted: str | None) -> str | None:
     """The id of what is to be made: the one asked for, or always the same for a key."""
     if wanted is not None or call.key is None:
         return wanted
-    # The same key on another path is another wish. 48 bits are the time of an id, 80 its chance.
+    # The same key on another path is another request. 48 bits are the time of an id, 80 its randomness.
     about = f"{call.request.method}\0{call.request.url.path}\0{call.key}"
     digest = hashlib.sha256(about.encode()).digest()
     return make_id(int.from_bytes(digest[:6]) & (2**48 - 1), digest[6:16])

@@ -130,7 +130,7 @@ class Service:
         if began >= self._look_again:
             add_health(self._metrics.figures, [one for one in libraries if not one.closed])
             ended = time.monotonic()
-            # Where a look is dear, as in a bucket, it is taken more rarely.
+            # Where listing is expensive, as in a bucket, it is done less often.
             self._look_again = ended + max(_LOOK_S, (ended - began) * _REST)
         return self._metrics.text()
 

@@ -181,7 +181,7 @@ class _Input:
                 await self._read_on()
 
     def _hear(self, turn: HostedTurn) -> None:
-        """Whoever asked, here or elsewhere: this session's answers are told to all who are connected to it."""
+        """Send this session's answers to every client connected to it, whoever asked, here or elsewhere."""
         self._do(self._pass_on(heard(turn)))
 
     async def _read_on(self) -> None:

@@ -15,7 +15,7 @@ from holdfast.apps.http._call import Refused
 from holdfast.library import Holdfast
 from holdfast.session import Patience, Session, uncancelled
 
-LEASE_MS = 10_000  # after so long others may take over what a machine that died had open
+LEASE_MS = 10_000  # after this time others may take over what a machine that died had open
 
 
 class Spaces:
@@ -41,7 +41,7 @@ class Spaces:
     @contextlib.asynccontextmanager
     async def use(self, name: str) -> AsyncIterator[Holdfast]:
         """The library of a space; not closed while the block lasts."""
-        # Before it is opened: whoever tidies up meanwhile must not close it under us.
+        # Before it is opened: the cleanup must not close it meanwhile.
         self._users[name] = self._users.get(name, 0) + 1
         try:
             if name not in self._open:
@@ -84,7 +84,7 @@ class Spaces:
         return list(self._open.values())
 
     async def _make(self, name: str) -> None:
-        """On a thread, since it asks the store; once, whoever waits for it."""
+        """Create it on a thread, since it asks the store; once for all waiters."""
         async with self._making:
             if name not in self._open:
                 self._open[name] = await self._threads.run(self._hf.space, name)

@@ -27,7 +27,7 @@ from holdfast.session import Session, Waiting, is_due
 if TYPE_CHECKING:
     from holdfast.agent import Agent, RunResult, RunStream
 
-_HOLD_S = 300.0  # so long a turn that a client began is held open for an answer; the question itself stays
+_HOLD_S = 300.0  # how long a turn that a client began is held open for an answer; the question itself stays
 _LOOK_S = 1.0
 _TURNS_OF_SPACE_MAX = 32
 _GO_ON = TurnRequest(prompt=None)
@@ -73,7 +73,7 @@ class RunningTurns:
 
     @contextlib.contextmanager
     def heard_by(self, space: str, id: str, hear: Hear) -> Iterator[None]:
-        """Give every turn of a session to ``hear``, whoever begins it, and first the one that goes on."""
+        """Give every turn of a session to ``hear``, whoever begins it, and first the current one."""
         if (turn := self._host.turn((space, id))) is not None:
             hear(turn)
         listeners = self._listeners.setdefault((space, id), [])

@@ -84,7 +84,7 @@ def _routes(service: Service) -> list[BaseRoute]:
 
 
 def _dispatcher(service: Service, methods: dict[str, Endpoint]) -> Callable[[Request], Awaitable[Response]]:
-    """One path: each method is its own row; a method that there is not is told which there are."""
+    """Return the handler of one path: each method is its own row; other methods are refused with a list of these."""
     allowed = {*methods, "OPTIONS"} | ({"HEAD"} if "GET" in methods else set())
     allow = {"allow": ", ".join(sorted(allowed))}
 

@@ -33,7 +33,7 @@ _KNOWN_FOR_S = 1.0
 
 
 def widest_scope(text: str) -> str:
-    """Of several scopes with commas between, the one that allows most. Raises UsageError."""
+    """Return the scope that allows most, of several separated by commas. Raises UsageError."""
     named = [name.strip() for name in text.split(",") if name.strip()]
     strange = next((name for name in named if name not in SCOPES), None)
     if strange is not None or not named:

@@ -29,7 +29,7 @@ EXPORT_CHARS_MAX = 32 * 1024 * 1024
 _HERE = "current"  # the one key of the host: a connection has one session, and one turn
 
 Say = Callable[[str, Struct], Awaitable[None]]
-"""Tells the other side something that it did not ask for: the tag, and what is told."""
+"""Sends the other side an unrequested message: the tag, and the data."""
 
 
 class Current:
@@ -125,7 +125,7 @@ class Current:
         wanted = self._id if wish.session_id is None else check_id(wish.session_id)
         if wanted is None:
             return answers.ExportedText(content="")
-        # What was said a moment ago belongs to the export.
+        # The latest messages belong to the export.
         if (session := self._host.get(_HERE)) is not None:
             await session.aflush()
         content = await asyncio.to_thread(self._hf.export, wanted, wish.format)

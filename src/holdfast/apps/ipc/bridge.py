@@ -78,7 +78,7 @@ class Connection:
                 what = f"a message has at most {LINE_BYTES_MAX:,} bytes"
                 raise messages.refusal(rpc.INVALID_REQUEST, "too_large", what, "Send less at once.")
             frame = rpc.parse_object(line)
-        # What cannot be read does not say how it wants to be answered; as the line before, then.
+        # An unreadable frame does not say how to answer it; do it as for the line before, then.
         except RpcError as error:
             asker: _Asker = _RpcAsker(None) if self._speaks_rpc else _TagAsker({})
             await self._send(asker.refuse(messages.as_refusal(error)))
@@ -197,7 +197,7 @@ class _RpcAsker:
         return frame is None or "id" in frame or not isinstance(frame.get("method"), str)
 
 
-# How a request was put is how it is answered: `read` says what is asked for, `tell`, `refuse` and `notice` make the
+# The form of a request determines that of its answer: `read` gives the request, `tell`, `refuse` and `notice` make the
 # frames for it, or None where no answer is wanted.
 _Asker = _TagAsker | _RpcAsker
 
@@ -283,7 +283,10 @@ def serve_stdio(place: str | None, kit: Kit) -> None:
 
 
 def serve_socket(place: str | None, kit: Kit, address: str, *, ready: Callable[[str], None] = lambda _: None) -> None:
-    """Serve clients at a socket, whose address ``ready`` is told, until asked to end. Raises as PrivateSocket does."""
+    """Serve clients at a socket, whose address is passed to ``ready``, until asked to end.
+
+    Raises as PrivateSocket does.
+    """
 
     async def listen() -> None:
         ready(listening.path)

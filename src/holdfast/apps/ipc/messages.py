@@ -24,7 +24,7 @@ from holdfast.session import Answer
 LIMIT_MAX = 2**53 - 1
 """The largest whole number that every language reads from JSON as it was written."""
 
-# What the schema tells and `Current` checks: its refusals say what to do instead.
+# Described in the schema and checked by `Current`: its refusals say what to do instead.
 _Limit = Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": LIMIT_MAX})]
 _Said = Annotated[str, Meta(extra_json_schema={"pattern": r"\S"})]
 
@@ -181,7 +181,7 @@ _ID = {
     "description": "Anything; it comes back with everything that belongs to this request.",
 }
 _SESSION_ID = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", "description": "The id of a session."}
-# What programs in other languages call the structs inside of messages.
+# The names that programs in other languages use for the structs inside messages.
 _NAMES = {"SessionBrief": "session_info", "Refusal": "error_body", "Waiting": "question"}
 
 

@@ -231,7 +231,7 @@ def broken(text: str, width: int, lines_max: int | None = None) -> list[str]:
 
 
 def _wrapped(paragraph: str, width: int) -> list[str]:
-    # What goes on in the next line is indented as it began, if there is room for that.
+    # Continuation lines are indented like the first, if there is room for that.
     bare = paragraph.lstrip(" ")
     indent = " " * (len(paragraph) - len(bare))
     if 2 * len(indent) > width:

@@ -19,7 +19,7 @@ from holdfast.security import neutralise, neutralise_line
 
 _TAB = 4
 
-# Headings and lists are told by weight and lines: no colour fits a dark and a light ground.
+# Headings and lists are shown by weight and lines: no colour fits both a dark and a light background.
 MARKDOWN_THEME = Theme(
     {
         **{f"markdown.h{level}": "bold underline" for level in (1, 2)},

@@ -96,10 +96,9 @@ def _clean(piece: Piece) -> Span:
     return Span(neutralise_line(piece))
 
 
-# How clean text is laid out: for the width of a terminal, as plain lines anywhere else.
-#
-# What comes here was neutralised above. Rich breaks paragraphs and long lines on a terminal, and
-# is loaded only for them, since it takes longer to load than most commands to run.
+# The layout of clean text: for the width of a terminal, as plain lines anywhere else. Text was neutralised above. Rich
+# wraps paragraphs and long lines on a terminal, and is loaded only for them, since it takes longer to load than most
+# commands to run.
 _GAP = 2  # spaces between columns
 _FLEXIBLE_MIN = 18
 _FLEXIBLE_FLOOR = 6
@@ -263,7 +262,7 @@ class Colour(Ink):
 
         for line in harmless_lines(markdown(paragraphs(text)), self._width - indent):
             shown = list(line)
-            # What is blank at the end would wrap on a terminal that was made narrower.
+            # Trailing blanks would wrap on a terminal that was made narrower.
             while shown and not shown[-1].text.strip():
                 shown.pop()
             margin = [Segment(" " * indent)] if shown else []
@@ -319,7 +318,7 @@ def fit(columns: list[Column], rows: list[list[Span]], width: int) -> tuple[list
             break
         kept.remove(spared[-1])
     widths = natural.copy()
-    # What a short column does not need is for the long ones, so the shortest is served first.
+    # The space that short columns do not need goes to the long ones, so the shortest is served first.
     waiting = sorted((i for i in kept if columns[i].flexible), key=lambda index: natural[index])
     spare = sum(min(natural[index], columns[index].least) for index in waiting) - lack
     for position, index in enumerate(waiting):

@@ -102,7 +102,7 @@ def read_said(one: Waiting, word: str, text: str = "") -> Any:
     """Return the answer that a button and a text stand for: ``allow``, ``deny``, ``edit`` or ``result``."""
     if word == "edit":
         return read_edited(text)
-    # Where a tool asks for something, what is written is its result.
+    # If a tool asks for something, the input is its result.
     if word == "result" and one.kind == "input":
         return Result(text)
     if word in ("allow", "deny"):

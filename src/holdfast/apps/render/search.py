@@ -31,7 +31,7 @@ def gather(hits: Iterable[Hit], parent_of: Callable[[str], str | None]) -> list[
     met: Counter[tuple[object, ...]] = Counter()
     for hit in hits:
         said = (hit.timestamp, hit.role, hit.tool, hit.snippet.text)
-        # What a session says twice within a moment, it said twice.
+        # A repetition within the same session counts as two.
         met[hit.session_id, said] += 1
         copies.setdefault((said, met[hit.session_id, said]), []).append(hit)
     found: dict[str, FoundSession] = {}
@@ -44,7 +44,7 @@ def gather(hits: Iterable[Hit], parent_of: Callable[[str], str | None]) -> list[
 
 
 def parents_in(hf: Holdfast) -> Callable[[str], str | None]:
-    """Return what tells the session that another one was made of, each asked for once."""
+    """Return a function that returns a session's parent, each read once."""
     known: dict[str, str | None] = {}
 
     def parent_of(id: str) -> str | None:

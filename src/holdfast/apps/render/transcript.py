@@ -81,7 +81,7 @@ def family(hf: Holdfast, id: str, most: int) -> tuple[list[SessionMetadata], boo
                 waiting.append(row.session_id)
     rows = list(found.values())[:most]
     if all(row.session_id != id for row in rows):
-        rows[-1] = found.get(id) or hf.info(id)  # whoever looks at it, sees it
+        rows[-1] = found.get(id) or hf.info(id)  # for those that look at it now
     return rows, bool(waiting) or len(found) > most
 
 

@@ -98,7 +98,7 @@ class SessionActions:
             try:
                 told = act()
             except NotFound as error:
-                # What is gone stays gone: it must not stand before what was done earlier.
+                # Something deleted for good stays so: it must not block the undoing of earlier actions.
                 self.done.pop()
                 before = "u undoes what was done before it." if self.done else error.remedy
                 raise NotFound(f"this cannot be undone: {error.message}", remedy=before) from error
@@ -257,7 +257,7 @@ class SessionActions:
         self._do(lambda: self._merge(first, second, question))
 
     def _merge(self, first: str, second: str, question: str) -> ActionResult:
-        """Ask what to take, make the new session and show it; what is told of it. Blocking."""
+        """Ask what to take, create the new session and show it; return the message. Blocking."""
         found = self._library.compare(first, second)
         # The turns of the second one, by the numbers that `merge` takes.
         offered = [
@@ -266,7 +266,7 @@ class SessionActions:
         answer = self._wait_for(Choose(question, offered)) if offered else ""
         if answer is None:
             return ActionResult("")
-        # Nobody is asked whose values count where nothing else than turns differs.
+        # Without differing values there is no question about them.
         asks = Pick("Where both changed the same value:", _POLICIES)
         policy = self._wait_for(asks) if found.changes else "ours"
         if policy is None:

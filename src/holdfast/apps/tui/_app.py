@@ -348,9 +348,9 @@ class AppTalks:
         return self._host.turn(session_id) is not None
 
     def say(self, session_id: str, text: str | None, *, new: bool = False, interrupt: bool = False) -> None:
-        """Give a message to the agent of a session, or let it go on; what comes is told.
+        """Give a message to the agent of a session, or let it continue; the results are published.
 
-        An agent that works hears the message before its next step; with ``interrupt`` that is now.
+        A working agent sees the message before its next step; with ``interrupt`` that is now.
         """
         # Only who talks has the thread; reading alone starts as quickly as without an agent.
         if self._loop is None:

@@ -232,7 +232,7 @@ class ConversationView(LineView):
 
     def _grow(self, tail: LogChunk | None, parts: list[tuple[LogChunk, list[EntryBlock]]]) -> None:
         self._busy = False
-        # What grew must be what is shown now: another session may have been opened meanwhile.
+        # The grown part must still be the shown one: another session may have been opened meanwhile.
         is_shown = (self._chunks[-1] if self._chunks else None) is tail
         if not parts or not is_shown or self._waits_for is not None or self._reader is None:
             return
@@ -241,7 +241,7 @@ class ConversationView(LineView):
         self._lay()
         if self._sticks:
             self._to_end()
-            # Where all had room before, nothing scrolls until that is drawn.
+            # If everything fitted before, scrolling works only after the next draw.
             self.call_after_refresh(lambda: self._to_end() if self._sticks else None)
         self.post_message(self.Followed())
 
@@ -278,7 +278,7 @@ class ConversationView(LineView):
     def action_step(self, by: int) -> None:
         if not self._flat:
             return
-        # Nothing is chosen yet: the first step chooses what is at the top of the screen.
+        # Nothing is selected yet: the first step selects the top of the screen.
         if self._chosen < 0:
             self._chosen = max(bisect_right(self._tops, self.scroll_offset.y) - 1, 0)
         else:

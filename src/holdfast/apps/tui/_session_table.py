@@ -161,7 +161,7 @@ class SessionTable(LineView):
     def _place(self, cursor: int) -> None:
         self.cursor = cursor
         height = self.scrollable_content_region.height - 1
-        # Where it scrolls to, not where it is: several keys may come within one frame.
+        # The target of the scrolling, not its current place: several keys may come within one frame.
         top = int(self.scroll_target_y)
         if height < 1:
             return  # not in sight; it is put right when it is

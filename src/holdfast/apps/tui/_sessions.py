@@ -78,7 +78,7 @@ class SessionPages:
     def at_hand(self, asked: ListRequest) -> tuple[list[SessionMetadata], Any] | None:
         """Return the result of `first` if it was prefetched and has arrived. Never waits."""
         ahead = self._ahead
-        # One that failed is asked again in a thread, where its error is told.
+        # A failed one is repeated in a thread, which reports its error.
         if ahead is None or not ahead.done() or ahead.exception() is not None:
             return None
         return self.first(asked) if asked == ListRequest() else None

@@ -135,7 +135,7 @@ class _ShownKey(NamedTuple):
 
 # To a thread, and back to the app: a thread that reads a slow store may end when its screen was left long ago, or the
 # app with it. Then there is nothing to show what was found on, and nobody to tell.
-SLOW_S = 0.4  # after which one is told that something is under way
+SLOW_S = 0.4  # after which a note is shown that something is running
 
 
 def is_there(node: DOMNode) -> bool:
@@ -152,7 +152,7 @@ def hand_over(node: DOMNode, act: Callable[..., object], *values: Any) -> None:
     def take() -> None:
         try:
             if is_there(node):
-                # What it gives may be awaited, but not here: a dialog ends when someone answers it.
+                # The result may be awaitable, but not here: a dialog ends when someone answers it.
                 act(*values)
         except NoMatches:
             if is_there(node):

@@ -116,7 +116,7 @@ async def talk(request: Request) -> Response:
             await talks.go_on(id)
         case "stop":
             talks.stop(id)
-    # Nothing for a script, which sees what comes; the page again for a plain form.
+    # Nothing for a script, which follows the session; the page again for a plain form.
     return Response(status_code=204) if "x-form-token" in request.headers else back_to(session_url(id))
 
 
@@ -210,7 +210,7 @@ _NEED_REST = ("archive", "unarchive", "delete", "repair")
 # Talking on sessions: answers run beside the pages, and go on when a page is left.
 #
 # What is said is recorded piece by piece, so pages see it as they see any session that is written.
-_REST_MS = 60_000  # so long after an answer the session is given back, for others to write
+_REST_MS = 60_000  # how long after an answer the session is released, for other writers
 
 
 class Talks:
@@ -298,7 +298,7 @@ class Talks:
     async def _start(self, session_id: str, text: str | None, *, answered: bool = False) -> None:
         kit = await self._ready()
         self._check_rests(session_id)
-        # Here and not in the turn: what cannot be opened is told to whoever sent the message.
+        # Here and not in the turn: a failure to open is reported to the sender of the message.
         async with self._host.ause(session_id, partial(kit.open_session, self._hf, session_id)) as session:
             # Loading a model may take seconds, and reads files.
             agent = await asyncio.to_thread(self._agent, kit, session)

@@ -57,7 +57,7 @@ async def answer(request: Request) -> Response:
         if not isinstance(error, UsageError) or word != "edit":
             guest_of(request).tell(Note.of(error))
             return back_to(came_from(form, "/waiting"))
-        # What was typed is shown again, to be mended.
+        # The input is shown again, to be corrected.
         failed = {"ask": ask, "text": form.get("text", ""), "told": Note.of(error).text}
         return await asyncio.to_thread(lambda: _waiting_page(request, 400, **failed))
     goes_on = await site.talks.wake(found.session_id)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.errors import HoldfastError
     from holdfast.library import Holdfast
 
-# Who may come in: links that work once, and the cookies that they are exchanged for.
+# Admission: links that work once, and the cookies that they are exchanged for.
 _LINKS_MAX = 16
 _GUESTS_MAX = 256
 _NOTES_MAX = 8
@@ -46,7 +46,7 @@ class Note:
 
     @classmethod
     def of(cls, error: HoldfastError) -> Note:
-        """Return what is told of a failure."""
+        """Return the note on a failure."""
         return cls(f"{error.message[:1].upper()}{error.message[1:]}. {error.remedy}", "bad")
 
 
@@ -166,7 +166,7 @@ def page(request: Request, template: str, status: int = 200, /, **values: Any) -
     """A page, or a part of one, as a response. Blocking: rendering takes its time."""
     site, guest = site_of(request), getattr(request.state, "guest", None)
     token = guest.form_token if guest else ""
-    # A note is told once; a part of a page has no place for it, and would swallow it.
+    # A note is shown once; a part of a page has no place for it, and would swallow it.
     is_part = template.startswith("part/")
     text = site.templates.get_template(template).render(
         **values,

@@ -183,9 +183,9 @@ def serve_web(
     checks: Callable[[], Sequence[Any]] = tuple,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve the pages. ``ready`` is told the address with a token that works once.
+    """Serve the pages. ``ready`` gets the address with a token that works once.
 
-    ``make_kit`` is called when somebody first talks to an agent. Raises as ``holdfast.open`` does,
+    ``make_kit`` is called at the first message to an agent. Raises as ``holdfast.open`` does,
     and Unavailable if the port is taken.
     """
     with Holdfast(place, redaction="mark") as hf:
@@ -201,7 +201,7 @@ def serve_web(
         run(app, host=host, port=port, ready=tell, stopping=site.streams.ending.set, grace_seconds=5)
 
 
-# Who came in and what was done: one line of JSON each, without a word of what was said.
+# The audit log: one line of JSON for each admission and action, without any recorded text.
 LOGGER = logging.getLogger("holdfast.audit")  # lines go here, as those of the service do
 
 
@@ -228,7 +228,7 @@ def audited(request: Request, send: Send) -> Send:
     return send_noted
 
 
-# Following a session: a page is told that something came, and asks for it.
+# Following a session: a page is notified of news, and requests them.
 _PAUSE_MIN_S = 0.1
 _PAUSE_MAX_S = 0.5
 _HEARTBEAT_S = 15.0
@@ -262,7 +262,7 @@ async def _stream(site: Site, id: str, follower: Follower) -> AsyncIterator[str]
             if events:
                 yield _message("news", {"seq": events[-1].seq})
                 status = (await asyncio.to_thread(site.hf.info, id)).status
-            # Told only when it changes: a page that follows for hours hears nearly nothing.
+            # Sent only when it changes: a page that follows for hours gets nearly nothing.
             now = await _situation(site, id, status)
             if now != told:
                 told = now
@@ -289,7 +289,7 @@ async def _situation(site: Site, id: str, status: str) -> dict[str, Any]:
         await site.talks.wake(id)
     running = site.talks.is_running(id)
     goes_on = None if running else going_on(site, id, status, asks=bool(questions))
-    # What failed is on record, and shown there; else it is told below the conversation.
+    # A recorded failure is shown in the conversation; any other below it.
     trouble = "" if goes_on else neutralise(site.talks.trouble(id))
     return {"running": running, "questions": [one.id for one in questions], "trouble": trouble, "goes_on": goes_on}
 

@@ -77,7 +77,7 @@ class Splitter:
         self._held += len(data)
         if self._held <= self._limit:
             return []
-        # The line is gone from here on; who sent it is told by how it began.
+        # The line is dropped from here on; its beginning identifies the sender.
         head = b"".join(self._parts)[:_HEAD_BYTES]
         self._parts, self._held, self._skipping = [], 0, True
         return [TooLong(head)]
@@ -121,7 +121,7 @@ def rpc_code(error: HoldfastError) -> int:
 
 
 def as_rpc_error(error: Exception) -> RpcError:
-    """Return what the other side is told of an error."""
+    """Return the error for the other side."""
     if isinstance(error, RpcError):
         return error
     if isinstance(error, HoldfastError):
@@ -138,7 +138,7 @@ def error_in(answer: Frame) -> RpcError | None:
     return RpcError(INTERNAL, str(error)) if "error" in answer and "result" not in answer else None
 
 
-# What comes over a wire may be anything: these read a member of it, or of a member of it, as what it should be.
+# Data from a wire may be anything: these read a member of it, of the expected type.
 def member(value: Any, *names: str) -> Any:
     """Return what stands under these names, one inside of the other; None where there is no such thing."""
     for name in names:

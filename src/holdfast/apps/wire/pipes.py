@@ -184,7 +184,7 @@ class AgentProcess:
         status = await self._process.wait()
         self._kill(signal.SIGKILL)  # what it left behind
         self._burying.cancel()
-        # What nobody read of it keeps its pipe open, and asyncio has no other way to close it.
+        # Unread output keeps its pipe open, and asyncio has no other way to close it.
         self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - nothing else closes it
         if self._lifeline is not None:
             os.close(self._lifeline)
@@ -227,7 +227,7 @@ def serve(work: Callable[[Pipe], Awaitable[None]], *, line_bytes_max: int = LINE
         source = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
         target = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
         pipe = await connect(source, target, line_bytes_max=line_bytes_max)
-        # What a library prints must not come between the frames.
+        # Output of a library must not come between the frames.
         with contextlib.redirect_stdout(sys.stderr):
             await until_asked_to_end(work(pipe))
         pipe.close()
@@ -244,7 +244,7 @@ async def until_asked_to_end(work: Awaitable[None]) -> None:
         await running
 
 
-# What takes time to make, made and sent by one thread, while the event loop does other things.
+# Slow production of output, by one thread, while the event loop does other things.
 _AHEAD = 2
 
 

@@ -75,13 +75,13 @@ class Proxy:
             window_tokens=window_tokens,
         )
         self._numbers = itertools.count(1)
-        # What was asked of the editor: the agent's frame and the session that it is about.
+        # Requests to the editor: the agent's frame and its session.
         self._asked: dict[str, tuple[Frame, Channel | None]] = {}
-        # What the editor asked: the number under which the agent was asked, None for ourselves.
+        # The editor's requests: the number under which the agent was asked, None if we answer.
         self._serving: dict[Any, int | None] = {}
-        # What the editor asked and the agent was not yet.
+        # The editor's requests that were not passed to the agent yet.
         self._queued: dict[Any, Frame] = {}
-        # What it asked and what can be answered at once: everything but prompts.
+        # Requests that can be answered at once: everything but prompts.
         self._short: set[Any] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost = asyncio.Event()
@@ -153,11 +153,11 @@ class Proxy:
         return {**channel.answer, "sessionId": channel.id}
 
     async def _load(self, params: Frame, *, replays: bool) -> Frame:
-        """A session again: the past is told, or not, while the agent gets it back."""
+        """Load a session: the past is replayed, or not, while the agent gets it back."""
         _check_cwd(params)
         channel = await self._sessions.get(params, looks=False)
-        # Before the agent is asked: where all of the past is told, it is seen in passing which agent has the session.
-        # Else the log would have to be read twice.
+        # Before the agent is asked: the replay of the whole past also shows which agent has the session. Else the log
+        # would have to be read twice.
         told = await self._sessions.replay(channel, params) if replays else {}
         await asyncio.to_thread(channel.look_back)
         await self._sessions.attach(channel)

@@ -97,8 +97,7 @@ class ProxySessions:
             if channel is None:
                 session = await asyncio.to_thread(self._open, id)
                 channel = self._register(session, self._params_of(session, params))
-            # Nothing is awaited for a session that is known: whoever asked before it was closed has to come into its
-            # queue before that ends.
+            # No await for a known session: a request from before it was closed has to enter its queue before that ends.
             if looks and not channel.is_looked_at:
                 await asyncio.to_thread(channel.look_back)
         if "cwd" in params:
@@ -157,7 +156,7 @@ class ProxySessions:
         channel.commit()
 
     async def _prime(self, channel: Channel, taken: Attached) -> None:
-        """The agent has nothing of the past: it is told with the next prompt; the user is, now."""
+        """Prepare the past for an agent without it: it is sent with the next prompt, and the user is informed now."""
         messages, is_cut = await tell_whole_past(self._hf, channel, self._window_tokens)
         if messages:
             why = f" ({'; '.join(taken.failures)})" if taken.failures else ""
@@ -297,7 +296,7 @@ def session_id_of(params: Frame) -> str:
 
 @contextlib.contextmanager
 def _known_session(id: str) -> Iterator[None]:
-    """An id of no session is told in the protocol's words."""
+    """Report an id without a session in the protocol's words."""
     try:
         yield
     except (NotFound, InvalidId) as error:

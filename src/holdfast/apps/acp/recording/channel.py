@@ -27,8 +27,8 @@ Work = Callable[[], Awaitable[None]]
 _GIB = 1024**3
 # The agent decides how long its words are, and a recorder that refuses them loses them.
 _LONG = {"message_bytes_max": _GIB, "blob_bytes_max": _GIB, "session_bytes_max": 64 * _GIB}
-# After so long without a word, a word has ended: whoever reads should see it. Only words that a secret may begin with
-# wait at all, and a stream that stalls in one of those is to find the rest.
+# After this long a pause a word has ended, and readers should see it. Only words that a secret may begin with are held
+# back at all, and a stream that stalls in one of those continues after it.
 _PAUSE_S = 10.0
 _HEAD_BYTES = 256
 _TURNING = frozenset({"link", "forked", "merged", "imported", "user", "closed"})
@@ -98,7 +98,7 @@ def _names_agent(event: Event) -> bool:
 def _data_of(event: Event) -> dict[str, Any]:
     try:
         return event.data
-    except InvalidData:  # of a log from elsewhere: whoever recorded it, it was not this proxy
+    except InvalidData:  # in a log from elsewhere: this proxy did not record it
         return {}
 
 
@@ -147,7 +147,7 @@ class Channel:
         self.settings: dict[str, Any] = dict(session.live_state.metadata.get("acp_settings") or {})
         """Settings of the user, by request, so that an agent that forgets them gets them again."""
         self.prompts: dict[Any, None] = {}  # the editor's ids of the prompts that the agent is at
-        self.told: list[str] = []  # what the agent is told before the next prompt
+        self.told: list[str] = []  # sent to the agent before the next prompt
         self.swallowing = False  # whether what the agent says is a replay that the editor must not see again
         self.swallowed = 0
         self.heard: ReplayedWords | None = None

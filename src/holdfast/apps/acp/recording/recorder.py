@@ -154,7 +154,7 @@ class Notes:
         self._message_id: str | None = None
         self._first = 0
         self._delta: dict[str, Any] | None = None
-        # Those that have not ended, in the order in which they were told of, and those of this turn that have.
+        # Calls that have not ended, in the order of their first mention, and those of this turn that have.
         self._open: dict[str, OpenCall] = {}
         self._ended: set[str] = set()
 

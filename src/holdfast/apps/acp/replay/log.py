@@ -107,7 +107,7 @@ _CALL = b'{"sessionUpdate":"tool_call'
 
 
 def plain(event: Event) -> dict[str, Any]:
-    """All of an event's data, not kept with the event: a long log is told with little memory."""
+    """Return an event's data without keeping it with the event: a long log is replayed with little memory."""
     if "data" not in event.__dict__:
         event = Event(event.type, event.seq, raw=event.raw)
     return event.data
@@ -181,7 +181,7 @@ def _decode_odd(rpc: msgspec.Raw) -> Told | None:
 
 
 _AT_ONCE = 512
-# What is done for a block costs as much as many lines; a block is held twice, as bytes and lines.
+# The work for a block costs as much as many lines; a block is held twice, as bytes and lines.
 _BLOCK_BYTES = 192 * 1024
 _decode = msgspec.json.Decoder(Event).decode_lines
 
@@ -268,7 +268,7 @@ class EventLine(msgspec.Struct, gc=False, kw_only=True, tag_field="type"):
     """Any event, if it is not of a child run."""
 
     seq: int
-    # An event of a run does not decode, and its block is told event by event: that knows of runs.
+    # An event of a run does not decode, and its block is replayed event by event: that handles runs.
     run: None = None
 
 
@@ -318,7 +318,7 @@ class FrameLine(OtherLine, tag="frame", gc=False, kw_only=True):
 def _decoder() -> msgspec.json.Decoder[Any]:
     union: Any = CallLine | ResultLine | FrameLine | DeltaLine | FinalLine
     known = {str(line.__struct_config__.tag) for line in get_args(union)}
-    # A type that is not known here is not in the union: such a block is told event by event, too.
+    # A type that is unknown here is not in the union: such a block is replayed event by event, too.
     for name in BODIES:
         if name not in known:
             union |= msgspec.defstruct(name, [], bases=(OtherLine,), tag=name, gc=False)

@@ -74,7 +74,7 @@ class Output:
         return found
 
     def tell(self, update: Update, seq: int) -> None:
-        """An update, with which all is told up to an event."""
+        """Add an update, with which everything up to an event is sent."""
         if self.texts:
             self.flush()
         self.updates.append(update)
@@ -172,8 +172,8 @@ def sort_out(lines: list[Any], find: Finder, *, silent: bool) -> Sorted | None:
     whole = -1
     for line in lines:
         kind = type(line)
-        # A piece waits for the line after it: if that is its whole message, the bytes of the log are told as they
-        # are, and nothing is decoded.
+        # A piece waits for the line after it: if that is its whole message, the bytes of the log are sent unchanged,
+        # without decoding.
         if piece is not None:
             if kind is FinalLine and (update := whole_update(piece, line)):
                 updates.append(update)

@@ -124,7 +124,7 @@ class _Teller:
         pieces = self._pieces
         told = followed = 0
         for line, before, calls, whole in found.others:
-            # What stands before this line in the log is told before it.
+            # Everything before this line in the log is sent before it.
             if before > told:
                 self._tell_all(some, found.updates[told:before], whole)
                 told = before
@@ -160,7 +160,7 @@ class _Teller:
         self.out.tell_all(updates, self._seq if last is None else last)
 
     def _take(self, event: Event) -> None:
-        # Before anything is left out: whoever watches wants child runs and other types, too.
+        # Before anything is left out: watchers want child runs and other types, too.
         self._watch(event)
         taker = _TAKERS.get(event.type)
         if taker is None:
@@ -355,13 +355,13 @@ class _Teller:
         A word that may be the beginning of a secret is recorded only when it is whole.
         """
         told = self._told.pop(kind, "")
-        # Streamed before the part that is told: whoever asked for this part has had those pieces.
+        # Streamed before the requested part: the caller has had those pieces.
         if not whole or 0 <= first < self._begin:
             return ""
         if whole in told:  # what comes after it may be the next part of the same answer
             self._told[kind] = told.partition(whole)[2]
             return ""
-        return whole.removeprefix(told)  # of another text all is told: rather twice than never
+        return whole.removeprefix(told)  # after another text everything is sent: rather twice than never
 
     def _lacking(self, updates: list[dict[str, Any]], kind: str, first: int) -> list[dict[str, Any]]:
         """Return those updates of a message, streamed from ``first`` on, that are missing from its pieces."""
@@ -398,7 +398,7 @@ class _Teller:
             self._cast.left_out.add(str(data.get("id")))
             return
         if data.get("direction") == "agent":
-            return  # put together from frames, all of which are told
+            return  # assembled from frames, all of which are sent
         update = words.call_update(data, f"event-{event.seq}")
         # A second "tool_call" under one id would be drawn as another call.
         if update["toolCallId"] in self._calls.open:  # by a question about it
@@ -443,7 +443,7 @@ _TAKERS: dict[str, Callable[[_Teller, Event], None]] = {
     "title": _Teller._on_title,  # noqa: SLF001 - as above
 }
 
-# How things stand at the end of a session: commands, mode, options, usage, title.
+# The state at the end of a session: commands, mode, options, usage, title.
 _TITLED = "session_info_update"
 _ORDER = ("available_commands_update", "current_mode_update", "config_option_update", "usage_update", _TITLED)
 STANDING = frozenset(_ORDER)  # the kinds of updates of which only the newest says anything

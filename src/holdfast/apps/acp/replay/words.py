@@ -191,7 +191,7 @@ class ReplayedCalls:
         self._shaped: set[str] = set()
 
     def track(self, call: str, status: Any) -> None:
-        """The editor is told of a call, and how it stands."""
+        """Note that the editor was sent a call, with its status."""
         if status in _ENDS:
             self.open.pop(call, None)
             self.ended.add(call)
@@ -207,12 +207,12 @@ class ReplayedCalls:
             self._stages[asked] = stage
 
     def show(self, call: str, content: msgspec.Raw) -> None:
-        """The editor is told what to show for it."""
+        """Note that the editor was sent content for it."""
         if call not in self._shaped and bytes(content) not in _EMPTY:
             self._shaped.add(call)
 
     def follow(self, abouts: list[CallAbout]) -> None:
-        """The editor is told all of this, in order."""
+        """Note that the editor was sent all of this, in order."""
         if not abouts:
             return
         last = {about.call: about.status for about in abouts}
