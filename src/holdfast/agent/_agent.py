@@ -242,7 +242,7 @@ class Agent:
 
     @property
     def status(self) -> Status:
-        """The status of the agent's own session: idle, running, waiting, interrupted or failed."""
+        """The status of the agent's own session: idle, running, waiting, suspended, interrupted or failed."""
         return "idle" if self._session is None else self._session.live_state.status
 
     def load(self) -> bool:
