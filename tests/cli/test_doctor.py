@@ -220,7 +220,7 @@ def test_writers_that_live_and_writers_that_are_gone(run, trip, store_root):
         s.user("hi")
         found = checks(run("doctor", "--json"))["writers"]
     assert "open now: now" in found["finding"]
-    assert f"gone: {trip} (process " in found["finding"]
+    assert f"no longer runs: {trip} (process " in found["finding"]
     assert "Nothing is lost" in found["remedy"]
 
 

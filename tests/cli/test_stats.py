@@ -63,7 +63,7 @@ def test_the_page(run, busy):
         "Longest sessions",
         "Most expensive sessions",
         "unknown",
-        "without 60.0k tokens that have no price: mystery",
+        "excludes 60.0k tokens without a known price: mystery",
         "4 (33%)",
         "devops",
     ):
@@ -84,7 +84,7 @@ def test_few_days_are_bars(run, busy):
     out = run("stats", "--by", "month").out
     assert "2026-02" in out
     assert "2026-03" in out
-    assert "$0.68   without 60.0k tokens" in out
+    assert "$0.68   excludes 60.0k tokens" in out
 
 
 def test_without_tokens_messages_are_drawn(run, library):
@@ -101,7 +101,7 @@ def test_unknown_prices_alone(run, library):
     with library.session("s") as session:
         session.usage(input_tokens=5)
     out = run("stats").out
-    assert "cost unknown   without 5 tokens that have no price: (no name)" in out
+    assert "cost unknown   excludes 5 tokens without a known price: (no name)" in out
     assert "$" not in out
 
 

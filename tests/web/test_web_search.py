@@ -40,7 +40,7 @@ def test_totals_are_those_of_the_store(loops, visitor, monkeypatch):
     monkeypatch.setattr(_list, "_ROWS", 2)
     rows, told = search(visitor, q="event loop")
     assert len(rows) == 2
-    assert told == f"4 sessions found, {len(loops.search('event loop', limit=None))} places"
+    assert told == f"4 sessions found, {len(loops.search('event loop', limit=None))} matches"
     more, _ = search(visitor, q="event loop", after="2")
     assert {*rows, *more} == {"cedar", "birch", "ash", "broken"}
     assert "after=2" in visitor.get("/", params={"q": "event loop"}).text
@@ -51,7 +51,7 @@ def test_a_search_that_is_cut_says_so(loops, visitor, monkeypatch):
     """Where more was found than is looked at, no total is claimed."""
     monkeypatch.setattr(_list, "_HITS_MAX", 3)
     _, told = search(visitor, q="event loop")
-    assert told.startswith("More than 3 places found, so far in ")
+    assert told.startswith("More than 3 matches in at least ")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_words_that_forks_share_are_shown_once(hf, visitor):
     hf.merge("fork-a", "fork-b", new_id="both", title="Both")
     rows, told = search(visitor, q="event loop")
     assert sorted(rows) == ["fork-b", "root"]
-    assert told == "4 sessions found, 6 places; what forks share is shown once"
+    assert told == "4 sessions found, 6 matches; matches that forks share are shown once"
     text = visitor.get("/", params={"q": "event loop"}).text
     for id, title in (("fork-a", "By train"), ("fork-b", "By boat"), ("both", "Both")):
         assert f'<a href="/s/{id}">{title}</a>' in text

@@ -151,7 +151,7 @@ def _check_rights(path: str) -> answers.Check:
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         told = f"others on this machine can look into it (mode {mode:03o})"
         return answers.Check("private", WARNING, told, f"Close it: chmod go-rwx {path}")
-    return answers.Check("private", GOOD, "yes, nobody else can look into it")
+    return answers.Check("private", GOOD, "yes, only you can read it")
 
 
 def _check_sessions(library: Holdfast, *, compare: bool) -> Iterator[answers.Check]:
@@ -201,8 +201,8 @@ def _check_writers(library: Holdfast, rows: list[SessionMetadata]) -> answers.Ch
     left = [name for row in rows if not row.open and (name := _left_by(library, row))]
     found = [f"open now: {', '.join(open_now)}"] if open_now else []
     if left:
-        found.append(f"left open by a process that is gone: {', '.join(left)}")
-    remedy = "Nothing is lost: the next to open one goes on, and notes what broke off."
+        found.append(f"left open by a process that no longer runs: {', '.join(left)}")
+    remedy = "Nothing is lost: opening the session continues it and records the interruption."
     return answers.Check("writers", GOOD, "; ".join(found) or "none", remedy if left else "")
 
 
@@ -221,7 +221,7 @@ def _left_by(library: Holdfast, row: SessionMetadata) -> str:
 def _check_keys(library: Holdfast) -> answers.Check:
     """Check whether sealed sessions can be opened, as far as they were examined."""
     if not library.store.has_keys:
-        return answers.Check("keys", GOOD, "none set; what is sealed stays closed, and new ones are open")
+        return answers.Check("keys", GOOD, "none set: encrypted sessions stay locked, new sessions are not encrypted")
     closed = list(library.keys.check().items())
     if closed:
         names = "; ".join(f"{key}: {reason}" for key, reason in closed[:_NAMED_MAX])

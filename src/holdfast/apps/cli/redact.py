@@ -64,7 +64,7 @@ def _show(app: App, report: RedactionReport, *, done: bool = False) -> None:
     total = sum(report.found.values())
     name = app.name(report.session_id)
     if not total:
-        app.out.line("There is nothing to replace: ", name, " holds no secret that is known.")
+        app.out.line("No known secrets were found in ", name, ".")
     else:
         word = Span("redacted ", "good") if done else "would redact "
         app.out.line(word, name, f": {counted(total, 'secret')}")

@@ -57,7 +57,7 @@ def _summary(page: Canvas, stats: Stats) -> None:
         page.line(Span(f"{short(stats.tokens)} tokens", "strong"), both, cached, requests, hang=2)
     if stats.estimated_tokens:
         about = f"about {short(stats.estimated_tokens)} tokens"
-        page.line(about, Span("   estimated, where nobody told how many", "faint"), hang=2)
+        page.line(about, Span("   estimated, where no usage was reported", "faint"), hang=2)
     if stats.cost is not None:
         page.line(Span(f"{_money(stats.cost)}", "good"), _missing(stats), hang=2)
     elif stats.unpriced_tokens:
@@ -72,7 +72,7 @@ def _missing(stats: Stats) -> Span:
     names = ", ".join(name or "(no name)" for name in stats.unpriced_models[:3])
     more = len(stats.unpriced_models) - 3
     rest = f" and {more} more" if more > 0 else ""
-    text = f"   without {short(stats.unpriced_tokens)} tokens that have no price: {names}{rest}"
+    text = f"   excludes {short(stats.unpriced_tokens)} tokens without a known price: {names}{rest}"
     return Span(text, "warning")
 
 
