@@ -23,7 +23,7 @@ def told(error: BaseException, *, waits: bool = False) -> FailureText:
     if isinstance(error, Locked) and error.remedy == Locked.remedy:
         # Its own remedy is about Python calls.
         wait = ", or wait with --wait" if waits else ""
-        return FailureText(error.message, f"Close it there first{wait}. Reading it works all the time.")
+        return FailureText(error.message, f"Close it there first{wait}. It can be read meanwhile.")
     if isinstance(error, HoldfastError):
         return FailureText(error.message, error.remedy)
     if isinstance(error, OSError):
