@@ -12,7 +12,7 @@ from sealed_sessions import KEY, OTHER, QUICK, SECRET, brief, files_with, say, t
 import holdfast
 from holdfast.agent._permissions import StandingApprovals
 from holdfast.agent._spec import read_custom
-from holdfast.errors import Conflict, Forbidden, KeyMissing, StoreFull, Tampered, UsageError
+from holdfast.errors import Conflict, Forbidden, InvalidData, KeyMissing, StoreFull, Tampered, UsageError
 from holdfast.session import SealingStore, read_agent, sealing, within
 from holdfast.storage import MemoryStore, Store
 
@@ -296,6 +296,15 @@ def test_a_store_with_keys_is_a_store_in_everything_else():
     assert store.identity == inner.identity
     assert sealing(inner) is None
     assert within(inner) is inner
+
+
+def test_the_lines_of_a_sealed_log_are_named_as_what_they_are(hf, tmp_path):
+    """Exported as lines, byte for byte, they open nowhere else: an import says so, and what to export instead."""
+    say(hf, "a")
+    (tmp_path / "a.jsonl").write_text(hf.export("a", "jsonl"))
+    with holdfast.open("memory:") as other, pytest.raises(InvalidData, match="sealed session") as refused:
+        other.import_(tmp_path / "a.jsonl")
+    assert "bundle" in refused.value.remedy
 
 
 def test_copies_and_bundles_stay_sealed(hf, folder, tmp_path):

@@ -79,6 +79,9 @@ class ImportRun:
                     ):
                         source.refusal.remedy = "Nothing of it was recorded; get the file again, or leave it."
                     raise source.refusal
+                if source.is_file and source.head(source.name).startswith(b'{"seq":0,"sealed":'):
+                    remedy = "Export it as a bundle or as json, where its key is; lines open in their own store only."
+                    raise InvalidData(f"{source.name} is the log of a sealed session", remedy=remedy)
                 known = ", ".join(sorted(name.replace("_", "-") for name in READERS))
                 remedy = f"Supported formats: {known} and bundle. Choose one with --format."
                 raise InvalidData(f"{source.name} is not a session file of any supported tool", remedy=remedy)
