@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import chain, filterfalse
 from math import log2
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -65,15 +65,16 @@ def topics(tally: Tally, n: int = TAGS_MAX) -> list[Topic]:
 
 def _reasons(tally: Tally) -> Iterator[tuple[str, float, str]]:
     """Yield the evidence for topics: the topic, its weight, and the words to report."""
+    known = vocabulary().known
     for word in {**tally.asked, **tally.told}:
         asked, told = tally.asked.get(word, 0), tally.told.get(word, 0)
         times = _ASKED_WEIGHT * log2(1 + asked) + log2(1 + told)
-        for topic, weight in KNOWN.get(word, {}).items():
+        for topic, weight in known.get(word, {}).items():
             yield topic, weight * times, f"{asked + told}x {word}"
     for name, use in tally.tools().items():
         times = _TOOL_WEIGHT * log2(1 + use.calls)
         for word in sorted({*words_of(name)} - _GENERIC_TOOLS):
-            for topic, weight in KNOWN.get(word, {}).items():
+            for topic, weight in known.get(word, {}).items():
                 yield topic, weight * times, f"{use.calls}x the tool {name}"
     marks = Counter(mark for path in tally.files for mark in marks_of(path))
     for (topic, pattern, weight), count in marks.items():
@@ -83,16 +84,24 @@ def _reasons(tally: Tally) -> Iterator[tuple[str, float, str]]:
 # What the name of a file says about the work: its kind, its place, its language.
 Mark = tuple[str, str, float]  # a topic, the pattern of names that indicates it, and its weight
 
-# Expressions are compiled when a hint matches: a command about one session meets few.
-_PATHS: list[tuple[str, list[str], Mark]] = [
-    (expression, hints.split(), (topic, shown, float(weight)))
-    for line in data_lines("paths.txt")
-    for topic, weight, shown, hints, expression in [line.split("\t")]
-]
-_ENDINGS_SAY: dict[str, list[tuple[str, float]]] = {
-    ending: list(zip(said[::2], map(float, said[1::2]), strict=True))
-    for ending, *said in map(str.split, data_lines("endings.txt"))
-}
+
+@cache
+def _paths() -> list[tuple[str, list[str], Mark]]:
+    # Expressions are compiled when a hint matches: a command about one session meets few.
+    return [
+        (expression, hints.split(), (topic, shown, float(weight)))
+        for line in data_lines("paths.txt")
+        for topic, weight, shown, hints, expression in [line.split("\t")]
+    ]
+
+
+@cache
+def _kinds() -> dict[str, list[tuple[str, float]]]:
+    """Return by ending of a file's name: topics, and their weights."""
+    return {
+        ending: list(zip(said[::2], map(float, said[1::2]), strict=True))
+        for ending, *said in map(str.split, data_lines("endings.txt"))
+    }
 
 
 @lru_cache(maxsize=1024)
@@ -102,49 +111,64 @@ def marks_of(path: str) -> tuple[Mark, ...]:
     low = path.lower()
     found = [
         mark
-        for expression, hints, mark in _PATHS
+        for expression, hints, mark in _paths()
         if any(hint in low for hint in hints) and re.search(expression, path, re.IGNORECASE)
     ]
     kind = low.rpartition(".")[2]
-    found += [(topic, f"*.{kind}", weight) for topic, weight in _ENDINGS_SAY.get(kind, ())]
+    found += [(topic, f"*.{kind}", weight) for topic, weight in _kinds().get(kind, ())]
     return tuple(found)
 
 
 # Words of a text, counted quickly: those of the vocabulary, and those that stand out.
 # Only the beginning of a text is read, so that the cost of an event is bounded.
 # Words that indicate the subject of a session: each known word with its topics.
-_DECISIVE, _STRONG, _USUAL, _WEAK = 6.0, 3.0, 1.5, 0.5
+_WEIGHTS = {"!!": 6.0, "!": 3.0, "": 1.5, "?": 0.5}  # by the mark at the end of an entry
 _ENDINGS = ("", "s", "es", "d", "ed", "ing", "er", "ers")
 _DROPPED_E = ("ing", "ed", "er", "ers", "ation", "able")
+_NOUN_ENDINGS = ("ion", "ions", "en", "e", "y", "ies")
 
 
-def _forms(entry: str) -> Iterator[tuple[str, float]]:
-    """Yield the words of an entry of the vocabulary, each with its weight."""
-    word = entry.rstrip("!?")
-    weight = {"": _USUAL, "?": _WEAK, "!": _STRONG, "!!": _DECISIVE}[entry[len(word) :]]
+def _forms(word: str) -> list[str]:
+    """Return the forms of a word of the vocabulary: one that ends with ``*`` is inflected."""
     stem = word.removesuffix("*")
     if stem == word:
-        yield word, weight
-        return
-    for ending in _ENDINGS:
-        yield stem + ending, weight
+        return [word]
+    forms = [stem + ending for ending in _ENDINGS]
     if stem.endswith("e"):
-        for ending in _DROPPED_E:
-            yield stem[:-1] + ending, weight
-    else:
-        yield from ((stem + ending, weight) for ending in ("ion", "ions", "en", "e", "y", "ies"))
-        yield from ((stem + stem[-1] + ending, weight) for ending in ("ing", "ed", "er"))
+        return forms + [stem[:-1] + ending for ending in _DROPPED_E]
+    last = stem[-1]
+    return forms + [stem + ending for ending in (*_NOUN_ENDINGS, last + "ing", last + "ed", last + "er")]
 
 
-_TOPIC_WORDS, _CJK_WORDS = read_topics("topics.txt"), read_topics("topics-cjk.txt")
-KNOWN: dict[str, dict[str, float]] = {}  # by word: its topics, and their weights
-for _topic, _entries in (*_TOPIC_WORDS.items(), *_CJK_WORDS.items()):
-    for _form, _weight in chain.from_iterable(map(_forms, _entries)):
-        _topics = KNOWN.setdefault(_form, {})
-        _topics[_topic] = max(_weight, _topics.get(_topic, 0.0))
+class Vocabulary(NamedTuple):
+    """The words that indicate the subject of a session."""
 
-CJK: frozenset[str] = frozenset(entry.rstrip("!") for entries in _CJK_WORDS.values() for entry in entries)
-"""The words that are searched inside a text."""
+    known: dict[str, dict[str, float]]
+    """By word: its topics, and their weights."""
+    skipped: frozenset[str]
+    """The known words and the stop words: none of them is counted as a term."""
+    cjk: re.Pattern[str]
+    """The words that are searched inside a text."""
+
+
+@cache  # built when first needed: a command that counts no words has no use for it
+def vocabulary() -> Vocabulary:
+    """Return the vocabulary in ``data/``."""
+    plain, cjk = read_topics("topics.txt"), read_topics("topics-cjk.txt")
+    known: dict[str, dict[str, float]] = {}
+    for topic, entries in (*plain.items(), *cjk.items()):
+        for entry in entries:
+            word = entry.rstrip("!?")
+            weight = _WEIGHTS[entry[len(word) :]]
+            for form in _forms(word):
+                if (weights := known.get(form)) is None:
+                    known[form] = {topic: weight}
+                elif weights.get(topic, 0.0) < weight:
+                    weights[topic] = weight
+    skipped = known.keys() | " ".join(data_lines("stopwords.txt")).split()
+    inside = {re.escape(entry.rstrip("!")) for entry in chain.from_iterable(cjk.values())}
+    return Vocabulary(known, frozenset(skipped), re.compile("|".join(sorted(inside, key=len, reverse=True))))
+
 
 TERM_CHARS_MIN, TERM_CHARS_MAX = 4, 24
 _CJK_TERM_CHARS_MAX = 6
@@ -157,18 +181,8 @@ _FOLD = {
 } | dict.fromkeys(range(32), " ")
 _KEPT = {"+": "+", "#": "#"}  # c++, c#
 _TABLE = {**_FOLD, **{ord(sign): kept for sign, kept in _KEPT.items()}}
-_is_known = KNOWN.__contains__
-_STOPWORDS = frozenset(" ".join(data_lines("stopwords.txt")).split())
-_is_skipped = (_STOPWORDS | KNOWN.keys()).__contains__
 _CHARS_TOGETHER = 1 << 16
 _WORD = re.compile(r"[^\W_]+")
-
-
-@cache
-def _cjk_words() -> re.Pattern[str]:
-    return re.compile("|".join(sorted(map(re.escape, CJK), key=len, reverse=True)))
-
-
 _is_cjk = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]").search
 
 
@@ -178,7 +192,7 @@ def words_of(text: str) -> list[str]:
     text = text.lower()
     words = _WORD.findall(text)
     if _is_cjk(text):
-        words += _cjk_words().findall(text)
+        words += vocabulary().cjk.findall(text)
     return words
 
 
@@ -205,16 +219,15 @@ class Hearing:
 
     def count(self) -> None:
         words = "\n".join(self._plain).translate(_TABLE).split()
-        counts = self._counts
-        for heard in (words, self._words):
-            for word, times in Counter(filter(_is_known, heard)).items():
-                counts[word] = counts.get(word, 0) + times
+        for heard in filter(None, (words, self._words)):
+            for word, times in Counter(filter(vocabulary().known.__contains__, heard)).items():
+                self._counts[word] = self._counts.get(word, 0) + times
         self._plain, self._words, self._chars = [], [], 0
 
 
 def count_terms(counts: dict[str, int], words: Iterable[str]) -> None:
     """Count the words that are not in the vocabulary and may indicate the subject."""
-    for word in filterfalse(_is_skipped, words):
+    for word in filterfalse(vocabulary().skipped.__contains__, words):
         if (
             TERM_CHARS_MIN <= len(word) <= TERM_CHARS_MAX
             and word.isalpha()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
@@ -168,6 +167,8 @@ def pair_turns(a: list[TurnEvents], b: list[TurnEvents]) -> list[TurnPair]:
     left, right = [turn.view() for turn in a], [turn.view() for turn in b]
     parts: Sequence[tuple[str, int, int, int, int]] = [("replace", 0, len(left), 0, len(right))]
     if len(left) * len(right) <= _PAIRS_MAX:
+        from difflib import SequenceMatcher  # a fork and a merge load this module too, and compare nothing
+
         asked = ([turn.user for turn in left], [turn.user for turn in right])
         parts = SequenceMatcher(None, *asked, autojunk=False).get_opcodes()
     # Turns with the same question are paired, others in the order in which they came.

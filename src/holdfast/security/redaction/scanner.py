@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import html
 import json
 import math
 import re
@@ -494,7 +493,9 @@ def without_breaks(text: str) -> str:
 
 def _meant(match: re.Match[str]) -> str:
     """Return the character of an entity, if it is one that secrets have."""
-    sign = html.unescape(f"&{match.group(1)}")
+    from html import unescape  # its table of names takes longer to load than a short text to scan
+
+    sign = unescape(f"&{match.group(1)}")
     return sign.rjust(len(match.group()), _FILL) if len(sign) == 1 and sign.isascii() else match.group()
 
 
