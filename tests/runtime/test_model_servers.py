@@ -64,7 +64,8 @@ def serve():
                 if location is not None:
                     self.send_header("Location", location)
                 self.end_headers()
-                self.wfile.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
+                with contextlib.suppress(ConnectionError):  # whoever asked has not waited
+                    self.wfile.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
 
             def log_message(self, *_):
                 pass

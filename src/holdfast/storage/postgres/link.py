@@ -402,7 +402,7 @@ def _typed(error: Exception, *, unknown: bool, again: bool, hosts: int = 1) -> H
     if type(error).__name__ == _NO_SUCH_HOST:
         return Unavailable(
             "PostgreSQL: no host of the address is what target_session_attrs asks for",
-            remedy="See which host is the primary, and name it in the address.",
+            remedy="See which host is the primary, name it in the address, and open the session again.",
         )
     if isinstance(error, ssl.SSLError):
         return Unavailable(f"{said}: no secure connection", remedy="Check the certificates and sslmode.")
