@@ -20,7 +20,7 @@ def settings(**values):
 
 
 ORDER = [
-    ("given:x", {"model": "set:y"}, {"ANTHROPIC_API_KEY": "k"}, "given:x", "as asked for"),
+    ("given:x", {"model": "set:y"}, {"ANTHROPIC_API_KEY": "k"}, "given:x", "as requested"),
     (None, {"model": "set:y"}, {"ANTHROPIC_API_KEY": "k"}, "set:y", "from holdfast.toml"),
     (
         None,
