@@ -349,6 +349,23 @@ async def test_a_delegates_call_waits_and_its_run_goes_on_first(hf, script):
     assert hf.info("s").status == "idle"
 
 
+async def test_a_delegate_that_has_ended_is_not_continued_again(hf, script):
+    """Neither by a question of its parent in the same turn, nor by the process after that."""
+    child = script(ACT, "found it", "again")
+
+    def lead(*steps):
+        scout = Agent(child.model, name="scout", tools=[acting([])])
+        return Agent(
+            script(*steps).model, name="lead", delegates=[scout], tools=[acting([])], permission="suspend", hf=hf
+        )
+
+    with hf.session("s") as session:
+        [one] = (await lead([("ask_scout", {"task": "look"})]).run("go", session=session)).waiting
+    [two] = (await lead(ACT, "all done").resume("s", answers={one.id: True})).waiting
+    assert (await lead("all done").resume("s", answers={two.id: True})).output == "all done"
+    assert (len(child.requests), results(hf)) == (2, ["did a", "found it", "did a"])
+
+
 async def test_secrets_are_never_executed_as_redacted(tmp_path, script):
     """An approval from the log of a call with a secret is told to the model, not carried out."""
     ran = []

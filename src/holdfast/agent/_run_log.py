@@ -28,6 +28,11 @@ def is_child(event: Event) -> bool:
     return event.run is not None and event.run.startswith(_CHILD)
 
 
+def is_of(event: Event, run: str | None) -> bool:
+    """Return whether an event belongs to this run of a delegate; for None, to none of a delegate."""
+    return not is_child(event) if run is None else event.run == run
+
+
 class RunLog:
     """Records what one agent does in one run.
 

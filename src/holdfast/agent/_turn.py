@@ -26,7 +26,7 @@ from holdfast.agent._result import (
     revoke,
     suspension_of,
 )
-from holdfast.agent._run_log import RunLog, counted, is_child, new_run
+from holdfast.agent._run_log import RunLog, counted, is_child, is_of, new_run
 from holdfast.agent._spec import Activity, PluginHost, RunPlace, SessionPlugins, Spec
 from holdfast.agent._tools import Tool
 from holdfast.errors import AgentError, HoldfastError, UsageError
@@ -190,9 +190,13 @@ def read_args(session: Session, ask: AskState) -> Any:
 
 
 async def _go_on_below(parent: Activity, run: str, call: str) -> None:
-    """Continue a delegate's run whose questions were answered; its end is the result of the call of the delegate."""
+    """Continue a delegate's run that waited, unless it has ended; its end is the result of the call of the delegate."""
     events = list(parent.talk.session.events())
     begun = next((e for e in events if e.type == "delegation" and e.data.get("child_run") == run), None)
+    own, since = parent.talk.run if parent.talk.is_child else None, -1 if begun is None else begun.seq
+    results = (e for e in events if e.type == "tool_result" and e.seq > since and is_of(e, own))
+    if any(result.data.get("toolCallId") == call for result in results):
+        return
     name = None if begun is None else begun.data.get("child")
     child = next((each for each in parent.spec.delegates if each.name == name), None)
     if child is None:
