@@ -88,14 +88,18 @@ async def test_calls_are_on_record_before_anyone_is_asked(hf, script):
     assert [(one["tool"], one["begun"]) for one in seen] == [("act", False)]
 
 
-def killed_after(hf, root, type):
-    """A store with what a process had written of the session when it was killed after its first event of this type."""
+def killed_after(hf, root, type, skip=0):
+    """A store with what a process had written of the session when it was killed after its first event of this type.
+
+    ``skip`` is how many of these it lived to see before that one.
+    """
     kinds = [event.type for event in hf.events("s")]
     opened = max(number for number, kind in enumerate(kinds) if kind == "opened")
     lines = Path(hf.location("s"), "events.jsonl").read_bytes().splitlines(keepends=True)
     place = root / "sessions" / "s" / "events.jsonl"
     place.parent.mkdir(parents=True)
-    place.write_bytes(b"".join(lines[: kinds.index(type, opened) + 1]))
+    places = [number for number, kind in enumerate(kinds) if kind == type and number > opened]
+    place.write_bytes(b"".join(lines[: places[skip] + 1]))
     return holdfast.open(root)
 
 
@@ -347,6 +351,67 @@ async def test_a_delegates_call_waits_and_its_run_goes_on_first(hf, script):
     done = await lead(["found it"], ["all done"]).resume("s", answers={one.id: True})
     assert (done.output, ran, results(hf)) == ("all done", ["a"], ["did a", "found it"])
     assert hf.info("s").status == "idle"
+
+
+class Team:
+    """A lead, a head and a scout, each the delegate of the one before; the scout's calls wait for permission."""
+
+    def __init__(self, script):
+        self.ran = []
+        acts = [("act", {"what": "a"}), ("act", {"what": "b"})]
+        self.scout = script(acts, "found it")
+        self.head = script([("ask_scout", {"task": "look"})], "told")
+        self.lead = script([("ask_head", {"task": "look"})], "all done")
+
+    def agent(self, hf):
+        """The lead, as a process makes it."""
+        scout = Agent(self.scout.model, name="scout", tools=[acting(self.ran)])
+        head = Agent(self.head.model, name="head", delegates=[scout])
+        return Agent(self.lead.model, name="lead", delegates=[head], permission="suspend", hf=hf)
+
+
+@pytest.mark.parametrize("cut", ["tool_call", "suspended"])
+@pytest.mark.parametrize("second", [None, "interrupted", "turn_start", "suspended"])
+async def test_a_delegates_calls_that_kills_left_unasked_are_asked_about(hf, script, tmp_path, cut, second):
+    """As for the first agent: the run two below goes on first, with the same ids, and its parents' calls stay open."""
+    team = Team(script)
+    with hf.session("s") as session:
+        asked = (await team.agent(hf).run("go", session=session)).waiting
+    with killed_after(hf, tmp_path / "first", cut, skip=3 if cut == "tool_call" else 0) as store:
+        waiting = (await team.agent(store).resume("s", answers={})).waiting
+        if second:
+            with killed_after(store, tmp_path / "second", second) as other:
+                waiting = (await team.agent(other).resume("s", answers={})).waiting
+                await check_answered(team, other, waiting, asked)
+        else:
+            await check_answered(team, store, waiting, asked)
+
+
+async def check_answered(team, hf, waiting, asked):
+    """The questions are those of the first process, and no model was asked before their answers."""
+    assert sorted(one.id for one in waiting) == sorted(one.id for one in asked)
+    assert [len(model.requests) for model in (team.lead, team.head, team.scout)] == [1, 1, 1]
+    result = await team.agent(hf).resume("s", answers=dict.fromkeys((one.id for one in waiting), True))
+    assert (result.output, sorted(team.ran), hf.waiting()) == ("all done", ["a", "b"], [])
+    assert sorted(results(hf)) == ["did a", "did b", "found it", "told"]
+    assert [len(model.requests) for model in (team.lead, team.head, team.scout)] == [2, 2, 2]
+
+
+async def test_a_delegates_call_that_had_begun_is_told_as_unknown(hf, script, tmp_path, texts):
+    """The call beside it is asked about; the one that had begun does not run again."""
+    ran, child = [], script([("peek", {}), *ACT], "found it")
+
+    def lead(store, *steps):
+        scout = Agent(child.model, name="scout", tools=[Tool(lambda: ran.append("peek"), name="peek"), acting(ran)])
+        return Agent(script(*steps).model, name="lead", delegates=[scout], permission="suspend", hf=store)
+
+    with hf.session("s") as session:
+        await lead(hf, [("ask_scout", {"task": "look"})]).run("go", session=session)
+    with killed_after(hf, tmp_path, "tool_call", skip=2) as store:
+        [one] = (await lead(store).resume("s", answers={})).waiting
+        assert (await lead(store, "all done").resume("s", answers={one.id: True})).output == "all done"
+        assert (one.tool, ran) == ("act", ["peek", "a"])
+        assert "interrupted" in texts(child.requests[1])[-2]
 
 
 async def test_a_delegate_that_has_ended_is_not_continued_again(hf, script):

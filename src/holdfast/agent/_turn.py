@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace as replace_struct
 
@@ -51,6 +51,17 @@ from holdfast.storage import Documents, MemoryStore
 
 DEPTH_MAX = 8
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class Unasked(NamedTuple):
+    """The calls of a run's last answer that an ended process recorded, and neither began nor asked about."""
+
+    calls: Sequence[tuple[CallRequest, Event]] = ()
+    below: Sequence[tuple[str, str]] = ()
+    """The runs of delegates that have such calls, each with the call of the delegate."""
+
+
+NOTHING = Unasked()
 
 
 def check_delegates(spec: Spec) -> None:
@@ -135,11 +146,11 @@ async def _activity(parent: Activity, child: Spec, talk: RunLog, call_id: str | 
     )
 
 
-async def _finish(activity: Activity, unbegun: Sequence[tuple[CallRequest, Event]] = ()) -> str:
+async def _finish(activity: Activity, unasked: Unasked = NOTHING) -> str:
     """Let a delegate work until it is done; return its answer. Raises Parked if its calls wait for an answer."""
     talk, name = activity.talk, activity.spec.name
     try:
-        if waiting := [*await carry_on(activity), *await activity.executor.make(unbegun)]:
+        if waiting := await _ask_now(activity, unasked):
             raise Parked(waiting)
         outcome = await activity.loop()
         if outcome.waiting:
@@ -174,6 +185,13 @@ async def carry_on(activity: Activity) -> list[Waiting]:
     return [waiting_of(session.id, id, ask, read_args(session, ask)) for id, ask in mine.items() if ask.is_open]
 
 
+async def _ask_now(activity: Activity, unasked: Unasked) -> list[Waiting]:
+    """Ask about the calls that were left unasked, in the runs below first; return what the run waits for."""
+    for run, call in unasked.below:
+        await _go_on_below(activity, run, call)
+    return [*await carry_on(activity), *await activity.executor.make(unasked.calls)]
+
+
 def _take_in(activity: Activity) -> None:
     session, hf = activity.talk.session, activity.place.hf
     if hf is not None and any(ask.is_open and ask.event for ask in session.live_state.asks.values()):
@@ -205,10 +223,9 @@ async def _go_on_below(parent: Activity, run: str, call: str) -> None:
         return
     talk = RunLog(parent.talk.session, run, child.name, child=True)
     talk.replay(events)
-    waiting = [ask.call for ask in parent.talk.session.live_state.asks.values()]
-    unbegun = find_unbegun(parent.talk.session, (event for event in reversed(events) if event.run == run), waiting)
+    unasked = find_unasked(parent.talk.session, run)
     try:
-        output = await _finish(await _activity(parent, child, talk, call), unbegun)
+        output = await _finish(await _activity(parent, child, talk, call), unasked)
     except Parked:
         return
     except HoldfastError as error:
@@ -242,7 +259,7 @@ class AgentTurn:
     _carried: bool = False
     _is_recorded: bool = False
     """Whether the prompt is recorded already, possibly as a message to be seen later."""
-    _unbegun: list[tuple[CallRequest, Event]] = field(default_factory=list)
+    _unasked: Unasked = NOTHING
 
     async def answer(self, prompt: Prompt, variables: Mapping[str, Any] | None) -> RunResult:
         if not isinstance(prompt, str | list | None):
@@ -254,7 +271,7 @@ class AgentTurn:
         async with self._activity(prompt, variables) as activity:
             waiting = await carry_on(activity)
             if prompt is None:
-                if not waiting and not self._carried and not self._unbegun:
+                if not waiting and not self._carried and not any(self._unasked):
                     self._go_on(activity.talk)
                 return await self._run(activity, None, waiting)
             if waiting or activity.talk.session.live_state.suspended:
@@ -343,8 +360,8 @@ class AgentTurn:
     async def _run(self, activity: Activity, prompt: Prompt, waiting: Sequence[Waiting] = ()) -> RunResult:
         _remember_settings(activity)
         activity.host.tell("on_turn_start", activity.context(""), prompt)
-        if prompt is None and self._unbegun:
-            waiting = [*waiting, *await activity.executor.make(self._unbegun)]
+        if prompt is None and any(self._unasked):
+            waiting = await _ask_now(activity, self._unasked)
         outcome = LoopOutcome("", list(waiting), "suspended")
         # The model is asked once every call of its last answer has a result.
         while not outcome.waiting:
@@ -387,7 +404,7 @@ class AgentTurn:
             place = self._place(stack)
             await stack.enter_async_context(place.home.turns.of_agent())
             # Before the first append: that records the interruption, and then they count as ended.
-            leftovers, self._unbegun = find_leftovers(place.talks)
+            leftovers, self._unasked = find_leftovers(place.talks)
             self._carried = bool(place.talks.live_state.asks)
             talk = RunLog(place.talks, new_run(), self.spec.name)
             state = place.talks.live_state
@@ -514,7 +531,7 @@ def _remember_settings(activity: Activity) -> None:
         home.append("config", changed)
 
 
-def find_leftovers(session: Session) -> tuple[list[CallRequest], list[tuple[CallRequest, Event]]]:
+def find_leftovers(session: Session) -> tuple[list[CallRequest], Unasked]:
     """Return the top-level calls that an ended process left without a result: the begun, and the only recorded ones.
 
     The outcome of those that had begun is unknown. Call it before anything is appended: the first append records
@@ -522,37 +539,55 @@ def find_leftovers(session: Session) -> tuple[list[CallRequest], list[tuple[Call
     """
     state = session.live_state
     if not state.open_turns:
-        return [], []
-    waiting = {name for ask in state.asks.values() for name in (*ask.above, ask.call)}
+        return [], NOTHING
+    waiting = _waiting_calls(session)
     begun = [one.seq for id, one in state.pending_calls.items() if one.begun and id not in waiting]
     calls = [event for event in map(next, map(session.events, begun)) if event.type == "tool_call"]
     requests = [request for event in calls if not is_child(event) and (request := _request(session, event))]
-    return requests, find_unbegun(session, (event for event in session.newest() if not is_child(event)), waiting)
+    return requests, find_unasked(session)
 
 
-def find_unbegun(
-    session: Session, newest: Iterable[Event], waiting: Collection[str | None]
-) -> list[tuple[CallRequest, Event]]:
-    """Return the calls of the last answer that were recorded and never begun, nor asked about.
+def find_unasked(session: Session, run: str | None = None, start: int = 0) -> Unasked:
+    """Return the calls that nobody was asked about, of the last answer of a run and of the runs below.
 
     The state does not have them: a process that was killed in between recorded that they did not run.
     """
-    settled = set(waiting)
-    found: list[tuple[CallRequest, Event]] = []
-    for event in newest:
+    waiting = _waiting_calls(session)
+    settled: set[Any] = set()
+    calls: list[tuple[CallRequest, Event]] = []
+    below: list[tuple[str, str]] = []
+    for event in session.newest(start):
+        if not is_of(event, run):
+            continue
         if event.type in ("user", "assistant"):
             break
         if event.type not in _ABOUT_CALLS:
             continue
         call = event.data.get(_ABOUT_CALLS[event.type])
-        if event.type == "tool_call" and call not in settled and event.data.get("begun") is False:
+        if event.type == "delegation":
+            child = str(event.data.get("child_run"))
+            # Also where another call of that run waits already.
+            if call not in settled and any(find_unasked(session, child, event.seq)):
+                below.append((child, str(call)))
+            continue
+        if event.type == "tool_call" and call not in settled | waiting and event.data.get("begun") is False:
             request = _request(session, event)
-            found += [] if request is None else [(request, event)]
+            calls += [] if request is None else [(request, event)]
         settled.add(call)
-    return found[::-1]
+    return Unasked(calls[::-1], below[::-1])
 
 
-_ABOUT_CALLS = {"tool_call": "id", "tool_result": "toolCallId", "step": "call", "permission": "call"}
+def _waiting_calls(session: Session) -> set[str | None]:
+    return {name for ask in session.live_state.asks.values() for name in (*ask.above, ask.call)}
+
+
+_ABOUT_CALLS = {
+    "tool_call": "id",
+    "delegation": "call",
+    "permission": "call",
+    "step": "call",
+    "tool_result": "toolCallId",
+}
 
 
 def _request(session: Session, event: Event) -> CallRequest | None:
