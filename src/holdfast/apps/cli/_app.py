@@ -129,7 +129,6 @@ Exit codes:
   0 fine   1 failed   2 wrong usage   3 not found   4 damaged or refused
 """
 C = TypeVar("C", bound=click.Command)
-_NEW_CHARS = 10  # of an id that was just made: its whole time, in which the next ones differ
 unseen_option = partial(click.Option, expose_value=False)  # one that the function of a verb does not get
 
 
@@ -171,15 +170,14 @@ class App:
                 self._library.keys.ask_passphrase(getpass)
         return self._library
 
-    def short(self, id: str, *, is_new: bool = False) -> str:
-        """Return as much of an id as tells it from every other; more of a new one, which soon has others beside it."""
-        short = self.library.short_ids([id])[id]
-        return id[:_NEW_CHARS] if is_new and len(short) < _NEW_CHARS else short
+    def short(self, id: str) -> str:
+        """Return as much of an id as tells it from every other."""
+        return self.library.short_ids([id])[id]
 
-    def name(self, key: str, *, is_new: bool = False) -> Span:
+    def name(self, key: str) -> Span:
         """Return the name of a session for the screen, by its id or its key; the whole key of anything else."""
         id = key.removeprefix("sessions/")
-        return Span(id if "/" in id else self.short(id, is_new=is_new), "name")
+        return Span(id if "/" in id else self.short(id), "name")
 
     @property
     def where(self) -> str:

@@ -12,16 +12,18 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._options import AtLeast, complete_id, json_option, option, session_argument, verb, yes_option
-from holdfast.apps.render.comparison import kept_value, print_comparison
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
+from holdfast.catalog import short_id
 from holdfast.errors import UsageError
-from holdfast.replay import Clash
 
 if TYPE_CHECKING:
+    from holdfast.apps.render import comparison
     from holdfast.library.answers import sessions as answers
+    from holdfast.replay import Clash
 else:
     (answers,) = lazy_modules("holdfast.library.answers", "sessions")
+    (comparison,) = lazy_modules("holdfast.apps.render", "comparison")
 
 _id_option = option("--id NEW", "Id of the new session.", name="new_id")
 _title_option = option("--title TEXT", "Title of the new session.")
@@ -30,16 +32,36 @@ _a_argument = click.argument("a", metavar="A", shell_complete=complete_id)
 _b_argument = click.argument("b", metavar="B", shell_complete=complete_id)
 _ANSWERS = {"o": "ours", "t": "theirs", "b": "both"}
 _VALUE_CHARS = 200
+_NEW_CHARS = 10  # of an id that was just made: its whole time, in which the next ones differ
 
 
-def _tell_made(app: App, made: str, how: str, parent: str) -> None:
+class _Names:
+    """Short names of sessions and of one that is made of them, without reading the new one into the index for it."""
+
+    def __init__(self, app: App, *ids: str) -> None:
+        self._others = [other for id in ids for other in app.library.session_ids(short_id(id, ()))]
+
+    def short(self, id: str) -> str:
+        return short_id(id, self._others)
+
+    def of(self, id: str) -> Span:
+        return Span(self.short(id), "name")
+
+    def of_new(self, id: str, given: str | None) -> Span:
+        """Return the name of the new session, which the others are told apart from as well."""
+        self._others.append(id)
+        return Span(id if given or len(id) < _NEW_CHARS else id[:_NEW_CHARS], "name")
+
+
+def _tell_made(app: App, how: str, parent: str, made: str, *, names: _Names, given: str | None) -> None:
     """Say which session was made of which, and up to where."""
     found = app.library.state(made).parent
     seq = None if found is None else found.seq
     if app.as_json:
         app.out.json(answers.SessionForked(session_id=made, parent=parent, at=seq))
     else:
-        app.out.line(f"{how} ", app.name(parent), f" after event {seq}: ", app.name(made, is_new=True))
+        name = names.of_new(made, given)
+        app.out.line(f"{how} ", names.of(parent), f" after event {seq}: ", name)
 
 
 @verb("fork")
@@ -59,8 +81,9 @@ def fork_verb(app: App, /, *, id: str, at: int | None, **named: Any) -> None:
       holdfast chat --session "$(holdfast fork - --json | jq -r .session_id)"
     """
     parent = choose(app.library, id)
+    names = _Names(app, parent)
     made = app.library.fork(parent, at, **named)
-    _tell_made(app, made, "forked", parent)
+    _tell_made(app, "forked", parent, made, names=names, given=named["new_id"])
 
 
 @verb("restore")
@@ -78,8 +101,9 @@ def restore_verb(app: App, /, *, id: str, at: int, new_id: str | None) -> None:
       holdfast chat                       continues from there
     """
     parent = choose(app.library, id)
+    names = _Names(app, parent)
     made = app.library.restore(parent, at, new_id=new_id)
-    _tell_made(app, made, "restored", parent)
+    _tell_made(app, "restored", parent, made, names=names, given=new_id)
     agent = app.library.state(made).agent_id
     if agent and not app.as_json:
         app.err.line(f"{agent} continues with it at the next `holdfast chat`.")
@@ -104,7 +128,7 @@ def compare_verb(app: App, /, *, a: str, b: str, full: bool) -> None:
     if app.as_json:
         app.out.json(found)
     else:
-        print_comparison(app.out, found, full=full, name=app.short)
+        comparison.print_comparison(app.out, found, full=full, name=app.short)
 
 
 class _Turns(click.ParamType[list[int] | str]):
@@ -148,15 +172,17 @@ def merge_verb(app: App, /, *, a: str, b: str, policy: str, yes: bool, **wishes:
     if not yes and app.library.compare(ours, theirs).ancestor is None and not _may_merge(app, ours, theirs):
         app.err.line("Nothing was merged.")
         return EXIT_FAILED
+    names = _Names(app, ours, theirs)
     made = app.library.merge(ours, theirs, policy=policy, ask=_asker(app) if policy == "ask" else None, **wishes)
     report = app.library.merge_report(made)
     assert report is not None
     if app.as_json:
         app.out.json(answers.SessionMerged(session_id=made, report=report))
         return EXIT_FINE
-    app.out.line("merged ", app.name(ours), " and ", app.name(theirs), " into ", app.name(made, is_new=True))
+    into = names.of_new(made, wishes["new_id"])
+    app.out.line("merged ", names.of(ours), " and ", names.of(theirs), " into ", into)
     many = counted(report.merged_turns, "turn")
-    app.out.line(f"  {many} of {app.short(report.session)}{' in a summary' if report.turns == 'summary' else ''}")
+    app.out.line(f"  {many} of {names.short(report.session)}{' in a summary' if report.turns == 'summary' else ''}")
     for name in report.taken:
         app.out.line("  taken over: ", name)
     for clash in report.conflicts:
@@ -182,7 +208,7 @@ def _asker(app: App) -> Callable[[Clash], str] | None:
         sides = {"before": clash.base, "ours": clash.ours, "theirs": clash.theirs}
         for name, value in sides.items():
             nothing = "(nothing)" if clash.base is None else "(removed)"
-            shown = nothing if value is None else kept_value(clash.kind, value)[:_VALUE_CHARS]
+            shown = nothing if value is None else comparison.kept_value(clash.kind, value)[:_VALUE_CHARS]
             app.err.line(f"  {name:<8}", shown, hang=10)
         answer = click.prompt(
             "[o]urs, [t]heirs or [b]oth", type=click.Choice(list(_ANSWERS)), show_choices=False, err=True
