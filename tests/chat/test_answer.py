@@ -83,9 +83,11 @@ def test_a_call_takes_one_line(view, screen, monkeypatch):
 
 
 def test_two_answers_of_a_turn_are_two(view, screen):
-    """What is said after somebody was heard stands apart from what was said before."""
-    view.piece("The first")
+    """What is said after somebody was heard stands apart from what was said before, whose end may come late."""
+    view.piece("The ")
     _show(view, Event.make("assistant", {"role": "assistant", "content": "The first"}))
+    view.piece("first")
+    _show(view, Event.make("user", {"role": "user", "content": "And then?"}))
     view.piece("The second")
     view.end()
     assert drawn_on(80, screen.getvalue()) == ["The first", "", "The second"]

@@ -20,6 +20,13 @@ def only(hf):
     return row
 
 
+def only_answer(hf):
+    """The last answer of the one session, as recorded."""
+    [*_, answer] = hf.events(only(hf).session_id, types=["assistant"])
+    content = answer.data["content"]
+    return content if isinstance(content, str) else content[-1]["text"]
+
+
 @pytest.mark.req("S1-18")
 def test_each_line_is_a_message_and_is_recorded(run, hf):
     """Answers come in order on standard output, everything else on standard error."""
@@ -30,6 +37,13 @@ def test_each_line_is_a_message_and_is_recorded(run, hf):
     assert "New session, stored in" in done.err
     row = only(hf)
     assert (row.message_count, row.agent_id, row.title) == (4, "assistant", "hello")
+
+
+def test_an_answer_that_comes_word_by_word_is_one_line(run, hf, monkeypatch):
+    """Its last word, which may come after the answer is on record, stands with the others."""
+    monkeypatch.setenv("HOLDFAST_GUIDE_WORD_MS", "25")
+    out = run("chat", "--model", "guide", text="My name is Alice\n").out
+    assert out == f"{only_answer(hf)}\n"
 
 
 @pytest.mark.req("S1-17")

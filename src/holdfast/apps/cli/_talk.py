@@ -216,7 +216,7 @@ class Talker:
             self.app.out.end_stream()
             shown = as_text(what.data.get("params"))[:_CALL_CHARS]
             self.app.err.line(Span(f"→ {what.data.get('tool')} {shown}", "faint"))
-        elif what.type == "assistant":
+        elif what.type == "user":
             self.app.out.end_stream()
 
 
@@ -384,8 +384,9 @@ def _show(view: AnswerView, event: Event) -> None:
         view.ends(str(data.get("toolCallId")), data.get("result"), failed=bool(data.get("is_error")))
     elif event.type == "permission":
         view.decided(str(data.get("call")), str(data.get("tool") or "a call"))
-    elif event.type == "assistant":
-        view.settle()  # whatever is said after it is another message
+    elif event.type == "user":
+        # What is said from now on answers it. (The last words of a message may come after its `assistant` event.)
+        view.settle()
     elif event.type == "delta" and data.get("kind") == "thinking":
         view.thinks()
 
