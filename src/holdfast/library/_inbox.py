@@ -347,7 +347,7 @@ def _named(core: Core, prefix: str, session: str | None = None) -> tuple[str, st
     check_text("the id of a question", prefix)
     if not prefix:
         raise UsageError("a question is named by its id", remedy="`holdfast waiting` lists them.")
-    found = {one.id: one.session_id for one in waiting(core, session=session) if one.id.startswith(prefix)}
+    found = {id: meta.session_id for meta, id, _ in _open_asks(core, session) if id.startswith(prefix)}
     found = found or {id: of for id, of in _known(core, prefix) if session in (None, of)}
     if not found:
         raise NotFound(f"no open question begins with {prefix[:40]!a}", remedy="`holdfast waiting` lists them.")

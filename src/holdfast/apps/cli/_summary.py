@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.render.page import Span
+from holdfast.apps.render.page import CHANGE_STYLES, Span
 from holdfast.apps.render.transcript import body, folded, heading, origin
 from holdfast.apps.render.words import ago, clock, counted, day_time, latency, price
 from holdfast.errors import NotFound
@@ -160,7 +160,7 @@ def _print_entry(app: App, entry: Entry, *, full: bool, mark: str = "") -> None:
     given, lines = edit
     app.out.text(given)
     for line in lines if full else lines[:_EDIT_LINES]:
-        app.out.line(Span(f"  {line}", {"-": "bad", "+": "good"}.get(line[:1], "faint")), hang=4)
+        app.out.line(Span(f"  {line}", CHANGE_STYLES.get(line[:1], "faint")), hang=4)
     if not full and len(lines) > _EDIT_LINES:
         app.out.line(Span(f"  … {counted(len(lines) - _EDIT_LINES, 'more line')}; use --full to show all", "faint"))
 

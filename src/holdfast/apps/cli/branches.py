@@ -50,7 +50,7 @@ class _Names:
     def of_new(self, id: str, given: str | None) -> Span:
         """Return the name of the new session, which the others are told apart from as well."""
         self._others.append(id)
-        return Span(id if given or len(id) < _NEW_CHARS else id[:_NEW_CHARS], "name")
+        return Span(id if given else id[:_NEW_CHARS], "name")
 
 
 def _tell_made(app: App, how: str, parent: str, made: str, *, names: _Names, given: str | None) -> None:

@@ -9,7 +9,7 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import json_option, option, refuse, verb
-from holdfast.apps.render.page import Column, Piece, Span
+from holdfast.apps.render.page import CHANGE_STYLES, Column, Piece, Span
 from holdfast.apps.render.questions import ANSWERED, as_editable, as_sentence, person, read_edited, view_of
 from holdfast.apps.render.words import ago, day_time
 from holdfast.replay import as_json
@@ -17,7 +17,6 @@ from holdfast.session import Edited, Result, Waiting, now_ms
 
 _COLUMNS = (Column("ID"), Column("SESSION"), Column("AGENT"), Column("ASKED"), Column("WAITS FOR", flexible=True))
 _LABEL_CHARS = 10
-_STYLES = {"-": "bad", "+": "good"}
 
 
 @verb("waiting")
@@ -114,7 +113,7 @@ def _show(app: App, one: Waiting) -> None:
     if not view.has_args and view.is_asked:
         app.out.text("Its arguments cannot be read here.", style="warning")
     for line in [*view.lines, "… and more lines"] if view.is_cut else view.lines:
-        app.out.text(line, style=_STYLES.get(line[:1], ""))
+        app.out.text(line, style=CHANGE_STYLES.get(line[:1], ""))
 
 
 def _edited(one: Waiting) -> Edited:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _INDENT_SPACES = 2
+CHANGE_STYLES = {"-": "bad", "+": "good"}
+"""The style of a line of a change, by its sign."""
 
 
 class Span(namedtuple("_Span", ("text", "style"), defaults=("",))):  # noqa: PYI024 - see above
