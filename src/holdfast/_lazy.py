@@ -44,7 +44,7 @@ class _Modules:
 
 
 def _is_asked_by_a_function() -> bool:
-    """Whether an import in a function of Holdfast is under way, not one at the beginning of a module."""
+    """Return True if the running import is inside a function of Holdfast, not at the top of a module."""
     frame = sys._getframe(2)  # noqa: SLF001 - nothing else tells a finder who asks
     while frame.f_back and frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back

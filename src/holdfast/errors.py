@@ -7,38 +7,38 @@
     │   ├── Locked                  another writer holds the session
     │   ├── Conflict                a document changed since it was read
     │   ├── StoreFull               no space left
-    │   ├── SyncFailed              the medium refused to sync
+    │   ├── SyncFailed              the medium failed to sync
     │   └── Unavailable             the store cannot be reached or used
     ├── DataError                   the bytes
     │   ├── NotFound                no such session, document or event
-    │   ├── Damaged                 recorded bytes are not what was written
+    │   ├── Damaged                 stored bytes differ from what was written
     │   ├── TooNew                  written by a newer major format
-    │   ├── TooLarge                over a limit
-    │   ├── InvalidId               an id that the grammar refuses
+    │   ├── TooLarge                a limit is exceeded
+    │   ├── InvalidId               an id that is not allowed
     │   └── InvalidData             a value that cannot be recorded faithfully
     ├── SecurityError
-    │   ├── KeyMissing              a sealed session without its key
-    │   ├── Tampered                sealed bytes that do not authenticate
-    │   ├── SecretFound             a secret in what was to be recorded, with redaction "block"
+    │   ├── KeyMissing              the key of a sealed session is not available
+    │   ├── Tampered                sealed data failed authentication
+    │   ├── SecretFound             a secret in data to be recorded, with redaction "block"
     │   └── Forbidden               an action or a place that is not allowed
     ├── StepError                   a durable step
-    │   ├── OutcomeUnknown          it began, and nobody knows whether it took effect
-    │   ├── StepFailed              it failed when it ran, and is not run again
-    │   └── ResultNotStored         it is done, and its result could not be recorded
+    │   ├── OutcomeUnknown          it began, and may or may not have taken effect
+    │   ├── StepFailed              it failed earlier, and is not run again
+    │   └── ResultNotStored         it is done, but its result could not be recorded
     └── AgentError                  the agent or its model
         ├── AgentNoLoadSupport      an agent that cannot load sessions
         ├── AgentTypeMismatch       the stored agent is of another type
-        ├── ModelFailed             the model could not be asked, or gave no answer
-        ├── TooManyIterations       the agent went on without coming to an end
+        ├── ModelFailed             the model could not be reached, or gave no answer
+        ├── TooManyIterations       the agent reached its limit of iterations
         └── ResumeTokenError        a suspended session was not resumed
-            ├── ResumeTokenInvalid  no such token was ever given out
+            ├── ResumeTokenInvalid  no such token was ever issued
             ├── ResumeTokenExpired  it came too late
-            └── ResumeTokenUsed     it was used before, or the session went on without it
+            └── ResumeTokenUsed     it was used before, or the session continued without it
 
 Each class has a stable ``code``, a ``remedy`` in one sentence, and fields as attributes; ``status``
-is what HTTP answers with, ``exit`` the exit code of the command. A class without them has those of
-its parent. The first line of a class's docstring is its message when none is given. Where a builtin
-says the same thing, the class is one of those too, so ``except KeyError`` keeps working.
+is the HTTP status, ``exit`` the exit code of the command. A class that defines none inherits those of
+its parent. The first line of a class's docstring is the default message. If a builtin exception has
+the same meaning, the class also derives from it, so ``except KeyError`` keeps working.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _OS_FIELDS = frozenset({"errno", "filename", "filename2", "strerror"})
 
 
 class HoldfastError(Exception):
-    """Something went wrong in Holdfast."""
+    """An operation failed."""
 
     code: ClassVar[str] = "holdfast_error"
     status: ClassVar[int] = 500
@@ -79,7 +79,7 @@ class HoldfastError(Exception):
                 setattr(self, name, self.fields[name])
 
     def __getattr__(self, name: str) -> Any:
-        """Fields read as attributes; one that was not given reads as None."""
+        """Return a field, or None if it was not given."""
         if name.startswith("_") or name in ("fields", "message"):
             raise AttributeError(name)
         return self.__dict__.get("fields", {}).get(name)
@@ -96,24 +96,24 @@ def _rebuild(kind: type[HoldfastError], message: str, remedy: str, fields: dict[
 
 
 class UsageError(HoldfastError, ValueError):
-    """The call is wrong as written."""
+    """The arguments are invalid."""
 
     code, status, exit = "usage", 400, 2
     remedy = "Correct the arguments and call it again."
 
 
 class StoreError(HoldfastError, OSError):
-    """The store could not do what was asked."""
+    """The store could not complete the operation."""
 
     code, status = "store", 503
     remedy = "Check the store with `holdfast doctor`."
 
 
 class Fenced(StoreError):
-    """Another writer has taken this session over; this one can no longer write."""
+    """Another writer has taken over this session; this one can no longer write."""
 
     code, status, exit = "fenced", 409, 4
-    remedy = "Open the session again; whether the last unacknowledged append arrived is unknown."
+    remedy = "Open the session again; the last unacknowledged append may or may not have been stored."
 
 
 class Locked(StoreError, BlockingIOError):
@@ -127,32 +127,32 @@ class Conflict(StoreError):
     """The document was changed by someone else since it was read."""
 
     code, status = "conflict", 409
-    remedy = "Read it again, merge, and put it with the new etag."
+    remedy = "Read it again, merge the changes, and write it with the new etag."
 
 
 class StoreFull(StoreError):
     """The store has no space left; nothing that was recorded is lost."""
 
     code, status = "store_full", 507
-    remedy = "Free some space, then try again: a session that was open goes on where it was."
+    remedy = "Free some space, then try again; an open session continues where it stopped."
 
 
 class SyncFailed(StoreError):
-    """The medium refused to sync; the session is read-only from here on."""
+    """The medium failed to sync; the session is read-only from now on."""
 
     code = "sync_failed"
-    remedy = "Check the disk, then open the session again; `.unsaved` holds what is in doubt."
+    remedy = "Check the disk, then open the session again; `.unsaved` has the events that may be lost."
 
 
 class Unavailable(StoreError, ConnectionError):
-    """The store cannot be used."""
+    """The store cannot be reached or used."""
 
     code = "unavailable"
     remedy = "Check that the store exists and that you may read and write it."
 
 
 class DataError(HoldfastError):
-    """The data is not as it should be."""
+    """The data is missing, damaged or not acceptable."""
 
     code, status = "data", 409
     remedy = "Check the data with `holdfast verify`."
@@ -162,14 +162,14 @@ class NotFound(DataError, KeyError):
     """There is no such session."""
 
     code, status, exit = "not_found", 404, 3
-    remedy = "See `holdfast list` for the sessions there are."
+    remedy = "List the existing sessions with `holdfast list`."
 
 
 class Damaged(DataError, ValueError):
-    """Recorded bytes are not what was written."""
+    """Stored bytes differ from what was written."""
 
     code, exit = "damaged", 4
-    remedy = "See what is whole with `holdfast verify`, then run `holdfast repair`."
+    remedy = "See what is intact with `holdfast verify`, then run `holdfast repair`."
 
 
 class TooNew(DataError, ValueError):
@@ -180,7 +180,7 @@ class TooNew(DataError, ValueError):
 
 
 class TooLarge(DataError, ValueError):
-    """The data is over a limit; nothing was written."""
+    """The data exceeds a limit; nothing was written."""
 
     code, status = "too_large", 413
     remedy = "Make it smaller, or raise the limit in the configuration."
@@ -201,63 +201,63 @@ class InvalidData(DataError, ValueError):
 
 
 class SecurityError(HoldfastError):
-    """A security rule stopped this."""
+    """A security rule does not allow this."""
 
     code, status, exit = "security", 403, 4
-    remedy = "See the message for the rule."
+    remedy = "The message names the rule."
 
 
 class KeyMissing(SecurityError):
-    """The session is sealed and its key is not here."""
+    """The session is sealed and its key is not available."""
 
     code = "key_missing"
-    remedy = "Name its key: holdfast.open(key=…), HOLDFAST_KEY, or `key` in your config.toml."
+    remedy = "Give its key with holdfast.open(key=…), HOLDFAST_KEY, or `key` in your config.toml."
 
 
 class Tampered(SecurityError, ValueError):
-    """Sealed bytes do not authenticate."""
+    """Sealed data failed authentication."""
 
     code = "tampered"
     remedy = "Restore the session from a copy that you trust."
 
 
 class SecretFound(SecurityError, ValueError):
-    """What was to be recorded holds a secret."""
+    """The data to be recorded contains a secret."""
 
     code = "secret_found"
-    remedy = 'Take the secret out, or set redaction.mode to "mark" to have it replaced.'
+    remedy = 'Remove the secret, or set redaction.mode to "mark" to have it replaced.'
 
 
 class Forbidden(SecurityError, PermissionError):
     """This place or action is not allowed."""
 
     code = "forbidden"
-    remedy = "See the message for what would make it safe."
+    remedy = "The message says what would be allowed."
 
 
 class StepError(HoldfastError, RuntimeError):
     """A durable step has no result to give."""
 
     code, status = "step", 409
-    remedy = "Look at the session: it says how far the step came."
+    remedy = "Look at the session to see how far the step got."
 
 
 class OutcomeUnknown(StepError):
-    """The step began and was cut short: whether it took effect is unknown."""
+    """The step began and was interrupted; it is unknown whether it took effect."""
 
     code = "outcome_unknown"
-    remedy = 'Check what it acts on, then call it with unknown="rerun", or with a function that looks its result up.'
+    remedy = 'Check what it changes, then call it with unknown="rerun", or with a function that looks up its result.'
 
 
 class StepFailed(StepError):
-    """The step failed when it ran, and is not run again."""
+    """The step failed in an earlier run and is not run again."""
 
     code = "step_failed"
-    remedy = "Give it retry=Retry(attempts=…) with more attempts than it had, or another key."
+    remedy = "Call it with retry=Retry(attempts=…) and more attempts than before, or with another key."
 
 
 class ResultNotStored(StepError):
-    """The step is done, and its result could not be recorded."""
+    """The step is done, but its result could not be recorded."""
 
     code = "result_not_stored"
     remedy = "Return plain JSON data from the function; this step will not run again."
@@ -267,7 +267,7 @@ class AgentError(HoldfastError, RuntimeError):
     """The agent or its model failed."""
 
     code, status = "agent", 502
-    remedy = "The session is intact; run the agent again to go on."
+    remedy = "The session is intact; run the agent again to continue."
 
 
 class AgentNoLoadSupport(AgentError):
@@ -278,49 +278,49 @@ class AgentNoLoadSupport(AgentError):
 
 
 class AgentTypeMismatch(AgentError):
-    """What is stored belongs to an agent of another type; it was left untouched."""
+    """The stored agent state belongs to an agent of another type; it was left untouched."""
 
     code, status = "agent_type_mismatch", 409
-    remedy = "Use the agent type that is stored, or another agent id."
+    remedy = "Use the stored agent type, or another agent id."
 
 
 class ModelFailed(AgentError):
-    """The model could not be asked, or gave no answer."""
+    """The model could not be reached, or gave no answer."""
 
     code = "model_failed"
     remedy = "The session is intact; run the agent again when the model can be reached."
 
 
 class TooManyIterations(AgentError):
-    """The agent went on without coming to an end."""
+    """The agent reached its limit of iterations without finishing."""
 
     code = "too_many_iterations"
-    remedy = "Look at the last steps of the session; raise max_iterations if they make sense."
+    remedy = "Look at the last steps of the session, and raise max_iterations if they make sense."
 
 
 class ResumeTokenError(AgentError):
     """The suspended session was not resumed."""
 
     code, status = "resume_token", 409
-    remedy = "Use the token that the suspension gave, once, before it expires."
+    remedy = "Use the token that the suspension issued, once, before it expires."
 
 
 class ResumeTokenInvalid(ResumeTokenError):
-    """The session never gave out this token."""
+    """The session never issued this token."""
 
     code = "resume_token_invalid"
-    remedy = "Use the token that the suspension gave, with the session that gave it."
+    remedy = "Use the token that the suspension issued, with the session that issued it."
 
 
 class ResumeTokenExpired(ResumeTokenError):
     """The token has expired."""
 
     code, status = "resume_token_expired", 410
-    remedy = "Go on with a new message: the session is intact."
+    remedy = "The session is intact; continue it with a new message."
 
 
 class ResumeTokenUsed(ResumeTokenError):
-    """The token was used before, or the session went on without it."""
+    """The token was used before, or the session continued without it."""
 
     code = "resume_token_used"
-    remedy = "Go on with a new message: the session is intact."
+    remedy = "The session is intact; continue it with a new message."

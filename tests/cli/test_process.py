@@ -43,7 +43,7 @@ def test_an_error_is_a_line_and_a_remedy(shell):
     """Two lines on standard error: what is wrong, what to do."""
     outcome = shell("show", "no-such")
     assert outcome.out == ""
-    assert outcome.err == ("error: there is no session no-such\n  See `holdfast list` for the sessions there are.\n")
+    assert outcome.err == ("error: there is no session no-such\n  List the existing sessions with `holdfast list`.\n")
 
 
 def test_no_arguments_is_help(shell):

@@ -100,7 +100,7 @@ async def test_the_palette_has_every_action(sit, trip):
         await seat.sees("Trip to Lisbon")
         await seat.press("ctrl+p")
         await seat.type("analyt")
-        await seat.sees("What all sessions used")
+        await seat.sees("Show the usage of all sessions")
         await seat.press("enter")
         await seat.sees("1 session ", "Analytics")
 

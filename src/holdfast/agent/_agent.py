@@ -280,7 +280,7 @@ class Agent:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed; then it cannot run any more."""
+        """True once the agent was closed; it cannot run any more."""
         return self._closed
 
     def close(self) -> None:

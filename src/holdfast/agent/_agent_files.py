@@ -58,7 +58,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
     mcp_servers: list[str] | dict[str, Any] | None = None
     """Names of configured servers; a file of the user's own may also define servers, by name."""
     permission: str = "ask"
-    """Who approves a tool: the person at the screen, or with "suspend" anybody, later."""
+    """The approver of tool calls: "ask" the person at the screen, or "suspend" to let anybody answer later."""
     limits: RunLimits = RunLimits()
     notes: list[str] = []
     """The parts of the file that could not be used, each with its line."""

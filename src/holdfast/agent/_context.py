@@ -1,4 +1,4 @@
-"""What a tool can use while it runs, and its result as data that can be recorded."""
+"""The context of a running tool, and the conversion of its result to data that can be recorded."""
 
 from __future__ import annotations
 

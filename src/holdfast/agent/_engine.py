@@ -1,4 +1,4 @@
-"""What answers a conversation, found by the name of a model. A provider's library is loaded only when needed."""
+"""Engines, found by the name of a model. A provider's library is loaded only when needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Resolver = Callable[[str], Any]
 
 @runtime_checkable
 class Engine(Protocol):
-    """What answers a conversation in neutral form. It is entered for one run at a time.
+    """A model, or a substitute for one, that answers a conversation in neutral form; entered for one run at a time.
 
     If it has ``tools``, its agent may use them beside those that it was given.
     """

@@ -32,7 +32,7 @@ class EventLogger:
     def __init__(self, library: Holdfast, session_id: str, *, repair: Repair = "auto") -> None:
         self.session_id = session_id
         self.errors = 0
-        """How many events could not be recorded when they were logged."""
+        """The number of events that could not be recorded when they were logged."""
         self.last_error: Exception | None = None
         self._library = library
         self._repair: Repair = repair

@@ -30,7 +30,7 @@ class Steering:
         """Done when the run records messages, or is over."""
         self._early: list[tuple[str, bool]] = []
         self._coming = 0
-        """How many messages are being recorded at the moment."""
+        """The number of messages that are being recorded at the moment."""
         self._ended = False
         self._said: dict[int, Any] = {}
         """The messages recorded here, by event number; those of earlier processes are read from the log."""
@@ -44,7 +44,7 @@ class Steering:
 
     @property
     def takes_words(self) -> bool:
-        """Whether the run is working, so that messages reach the model."""
+        """True while the run is working, so that messages reach the model."""
         return self._talk is not None and not self._ended
 
     def say(self, text: str, *, interrupt: bool = False) -> None:

@@ -129,17 +129,17 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is the embedded model."""
+        """True for the embedded model."""
         return self.name.partition(":")[0] == "local"
 
     @property
     def is_guide(self) -> bool:
-        """Whether it is the guide, which is no language model."""
+        """True for the guide, which is not a language model."""
         return self.name.partition(":")[0] == GUIDE
 
     @property
     def needs_engine(self) -> bool:
-        """Whether the extra ``agent`` is needed for the model that was asked for or found, and is missing."""
+        """True if the model that was requested or found needs the extra ``agent``, which is missing."""
         return bool(self.lacks) or not (self.is_guide or _has_engine())
 
     def explain(self) -> str:
@@ -316,7 +316,7 @@ class Kit:
     small_window: int | None = None
     """The context of the embedded model: it calls no tools, sees no images, and soon forgets."""
     is_guide: bool = False
-    """Whether the guide answers: it brings its own tools, and needs no instructions."""
+    """True if the guide answers. It has its own tools and needs no instructions."""
     agents: Mapping[str, AgentFile] = field(default_factory=dict, repr=False, compare=False)
     """The agents that have files, by their ids."""
     late_model: LateModel = field(init=False, repr=False, compare=False)
@@ -357,7 +357,7 @@ class Kit:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the model takes neither images nor further tools: the embedded model, the guide."""
+        """True if the model accepts neither images nor further tools, as the embedded model and the guide."""
         return self.small_window is not None or self.is_guide
 
     def model(self) -> Any:

@@ -1,4 +1,4 @@
-"""How much one run may use, and what it has used so far."""
+"""The limits of one run, and its usage so far."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one run may use, its delegates included. Checked before each step; None for no limit."""
+    """The limits of one run, its delegates included. They are checked before each step; None means no limit."""
 
     tokens: int | None = None
     """Input and output tokens of models."""
@@ -51,7 +51,7 @@ def load_prices_for(limits: RunLimits, models: list[str]) -> Prices | None:
 
 
 class RunMeter:
-    """What one run has used, with its delegates; it is also counted for the run that called it."""
+    """The usage of one run and its delegates; it is also added to the run that called it."""
 
     def __init__(
         self, limits: RunLimits, model: str, prices: Prices | None = None, above: RunMeter | None = None

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=msgspec.Struct)
 
 Strategy = Literal["none", "window", "summarise"]
-"""What to do with a conversation that outgrows its window."""
+"""The handling of a conversation that outgrows its window."""
 Scope = Literal["once", "session", "always"]
-"""How long an approval counts."""
+"""The duration for which an approval is valid."""
 SUSPEND = "suspend"
-"""As a permission: the call waits for an answer."""
+"""The permission with which a call waits for an answer."""
 STRATEGIES, SCOPES = get_args(Strategy), get_args(Scope)
 
 
@@ -33,15 +33,15 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
     memory: bool = True
     """Working memory, its tools, and the cache of idempotent tools."""
     in_context_memory: bool = False
-    """Whether the memory is shown to the model with the instructions."""
+    """True to show the memory to the model with the instructions."""
     persistent_instructions: bool = False
-    """Whether ``custom_instructions.md`` of the agent is read at each run."""
+    """True to read the agent's ``custom_instructions.md`` at each run."""
     history: bool = True
     """The conversation. Without it every run starts with an empty one."""
     permissions: bool = True
-    """Whether tools that need permission ask for it. Without it every tool runs unasked."""
+    """True if tools that need permission ask for it; if False, every tool runs unasked."""
     persistent_session: bool | None = None
-    """Whether the session outlives the agent object; None if the agent's argument of that name decides."""
+    """True if the session outlives the agent object; None to use the agent's argument of that name."""
 
 
 class PersistentSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class PersistentSession(msgspec.Struct, frozen=True, kw_only=True):
     memory: Store | None = None
     """The store of the agent's lasting memory, if it is not that of its sessions."""
     wait_ms: float | None = None
-    """How long to wait for the session while another process has it; None for the setting."""
+    """The time to wait for the session while another process has it; None to use the setting."""
 
     def __post_init__(self) -> None:
         if self.wait_ms is not None:
@@ -67,7 +67,7 @@ class PersistentSession(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def staged(self) -> bool:
-        """Whether events are stored only on request."""
+        """True if events are stored only on request."""
         return self.autosave_ms == 0
 
 

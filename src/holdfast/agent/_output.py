@@ -17,7 +17,7 @@ from holdfast.errors import UsageError
 
 NAME = "final_result"
 TRIES_MAX = 3
-"""How many answers without a valid value a run accepts before it fails."""
+"""The number of answers without a valid value after which a run fails."""
 _WRAPPED = "response"
 _ABOUT = "Give the final answer. The work ends with it."
 
@@ -80,7 +80,7 @@ class _Member:
     about: str | None = None
     is_of_text: bool = False
     is_call: bool = False
-    """Whether it was given as a call of its own."""
+    """True if the value was given in a call of its own."""
 
     @property
     def is_function(self) -> bool:

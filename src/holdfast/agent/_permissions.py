@@ -48,14 +48,14 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether a call may be made, and if not, the reason for the model; or that a person has to be asked."""
+    """The decision on a call: allowed, refused with a reason for the model, or to be asked of a person."""
 
     allowed: bool
     reason: str = ""
     asks: bool = False
     expired: bool = False
     wish: Suspend | None = None
-    """How the call waits for its answer."""
+    """The tool's wish to wait for an answer, if it has one."""
 
 
 class StandingApprovals:
@@ -87,7 +87,7 @@ class Gate:
     standing: StandingApprovals | None
     enabled: bool = True
     can_wait: bool = True
-    """Whether there is a session that can be continued later."""
+    """True if the session can be continued later."""
     clock: Callable[[], int] = now_ms
 
     def check(self, tool: Tool, args: dict[str, Any]) -> Verdict:

@@ -29,7 +29,7 @@ class Speech(msgspec.Struct, frozen=True):
     thought_signature: str | None = None
     """Google's form of a signature; only the provider that made one may see it again."""
     redacted: bool = False
-    """Whether the provider showed no text: the signature is all there is."""
+    """True if the provider withheld the text, so that there is only a signature."""
 
 
 class CallRequest(msgspec.Struct, frozen=True):

@@ -171,7 +171,7 @@ class Attempt(msgspec.Struct, kw_only=True):
 
     @property
     def duration_ms(self) -> int:
-        """How long it took, or has taken so far."""
+        """The duration of the run, until now if it has not ended."""
         return (self.ended_at or self.heartbeat_at) - self.started_at
 
 

@@ -209,14 +209,14 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlace:
-    """Where a run is: ``home`` keeps the state; ``talks``, another if there is no history, the conversation."""
+    """The sessions of a run: ``home`` has the state, ``talks`` the conversation (another one without history)."""
 
     home: Session
     talks: Session
     hf: Holdfast | None = None
     documents: Documents | None = None
     lasts: bool = True
-    """Whether the conversation can be continued later."""
+    """True if the conversation can be continued later."""
 
 
 @dataclass(kw_only=True)

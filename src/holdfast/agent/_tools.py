@@ -87,7 +87,7 @@ class Tool:
 
     @property
     def description(self) -> str:
-        """What it does, in words for a model and for people."""
+        """The description for the model and for people."""
         if self._described is None and self._given is None:
             # The text before the arguments; a permission prompt must not wait for the library.
             about = inspect.getdoc(self.function) or ""
@@ -112,7 +112,7 @@ class Tool:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a call whose outcome is unknown may be run again."""
+        """True if a call whose outcome is unknown may be run again."""
         return self.read_only or self.idempotent
 
     def check_args(self, args: dict[str, Any]) -> dict[str, Any]:

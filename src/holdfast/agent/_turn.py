@@ -258,7 +258,7 @@ class AgentTurn:
     _limit: str | None = None
     _carried: bool = False
     _is_recorded: bool = False
-    """Whether the prompt is recorded already, possibly as a message to be seen later."""
+    """True if the prompt is recorded already, possibly as a message that the model sees later."""
     _unasked: Unasked = NOTHING
 
     async def answer(self, prompt: Prompt, variables: Mapping[str, Any] | None) -> RunResult:

@@ -60,7 +60,7 @@ class Openable(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether it can no longer be used."""
+        """True once the object is closed and can no longer be used."""
 
     def close(self) -> None:
         """Release it."""
@@ -101,7 +101,7 @@ class HostedTurn:
     def __init__(self, key: Any, run: Run = asyncio.to_thread) -> None:
         self.key = key
         self.ended: str | None = None
-        """How it ended; None while it goes on."""
+        """The outcome of the turn; None while it goes on."""
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_put_off = False
@@ -318,7 +318,7 @@ class Host(Generic[K, T]):
         self._lock = threading.RLock()
         self._closed = False
         self.takes_turns = True
-        """Whether turns may begin here; False at the end."""
+        """True while turns may begin here."""
 
     def kept(self) -> dict[K, T]:
         """Return what is open, by key."""

@@ -46,7 +46,7 @@ _left_to_the_parent: list[object] = []
 
 
 class Reindexed(msgspec.Struct, frozen=True):
-    """What was read to rebuild the catalogue."""
+    """The result of a rebuild of the catalogue."""
 
     sessions: int
     events: int
@@ -61,7 +61,7 @@ class Health(msgspec.Struct, frozen=True):
     """Its file, or the database it is in; None if it is in memory."""
     sessions: int
     mended: int
-    """How often it was rebuilt since this object was created."""
+    """The number of rebuilds since this object was created."""
     trouble: str | None
     """The last problem."""
     lag_sessions: int = 0
@@ -82,7 +82,7 @@ class Catalog:
         """``prices`` returns the prices for the costs in lists, when they are needed."""
         self._prices = prices
         self.auto_tags = True
-        """Whether automatic tags are shown and searched: a property of the queries, not of the index."""
+        """True if automatic tags are shown and searched. This affects queries only, not the index."""
         self._store = store
         self._link = store.lend_catalog()
         self._lent: Index | None = None
@@ -308,7 +308,7 @@ class Catalog:
     # -- maintenance ---------------------------------------------------------------------------
     @property
     def is_open(self) -> bool:
-        """Whether it was queried or fed yet."""
+        """True once the catalogue has been queried or fed."""
         return any((self._lent, self._index, self._spare))
 
     def feed(self, *ids: str) -> dict[str, bool]:

@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 
 
 class Lag(NamedTuple):
-    """What the logs have and an index lacks."""
+    """The sessions and bytes that an index has not read yet."""
 
     sessions: int = 0
     bytes: int = 0

@@ -35,7 +35,7 @@ _AUDIT_S = 0.05
 
 
 class _Fed:
-    """How far a session has been fed."""
+    """The seq up to which a session has been fed to the index."""
 
     __slots__ = ("seq", "session")
 

@@ -64,7 +64,7 @@ class ToolFigures(msgspec.Struct, frozen=True, kw_only=True):
     """19 of 20 calls took no longer; exact or a bound like ``median_ms``."""
     max_ms: int | None = None
     is_exact: bool = False
-    """Whether ``median_ms`` and ``p95_ms`` are exact, and not bounds."""
+    """True if ``median_ms`` and ``p95_ms`` are exact, and not bounds."""
 
 
 class TopicCount(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Time with an event every few minutes."""
     tokens: int = 0
     cost: float | None = None
-    """As far as prices are known; None if none is."""
+    """The cost of the tokens with a known price; None if no price is known."""
     unpriced_tokens: int = 0
 
 

@@ -172,7 +172,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     text: tuple[str, ...] = ()
     """Folded words that must all be in its title, id, tags, agent or model."""
     auto_tags: bool = True
-    """Whether automatic tags count for ``tags`` and ``text``."""
+    """True if ``tags`` and ``text`` match automatic tags too."""
 
     def admits(self, row: SessionMetadata) -> bool:
         return (
@@ -201,7 +201,7 @@ class Page(list[SessionMetadata]):
     """Some sessions, in the requested order: newest first by default."""
 
     has_more = False
-    """Whether more follow."""
+    """True if there are more sessions after these."""
     order: Order = NEWEST
     end: Place | None = None
     """The place of the last session, if it does not follow from its own members."""

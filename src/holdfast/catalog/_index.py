@@ -24,7 +24,7 @@ NEVER_READ = ""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the index knows about the log of a session."""
+    """The index's record of a session's log."""
 
     etag: str = NEVER_READ  # of the log when it was read to its end; empty while there is more to read
     folder: str = ""
@@ -41,7 +41,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the session looks the same until its log changes, whatever processes do."""
+        """True if nothing but a change of the log can change how the session is listed."""
         return self.closed and not self.cut_short
 
 

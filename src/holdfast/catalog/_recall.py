@@ -75,7 +75,7 @@ class _Part(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """What is already known of an event: its text, or some bytes of its log."""
+    """The known text of an event, or the bytes of the log that hold it."""
 
     key: str | None
     start: int

@@ -49,7 +49,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether only some sessions count, by their properties."""
+        """True if only sessions with certain tags, or of one agent or model, are counted."""
         return bool(self.tags) or self.agent_id is not None or self.model is not None
 
 
@@ -63,7 +63,7 @@ class _Figures(msgspec.Struct, tag_field="shape", tag=SHAPE):
 
     @property
     def is_told(self) -> bool:
-        """Whether token counts were reported."""
+        """True if token counts were reported."""
         inherited = [] if self.inherited is None else [self.inherited]
         return any(hour.spent or hour.paid for hour in (*inherited, *self.hours.values()))
 

@@ -115,9 +115,9 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
     coarse_until: int = 0
     """Hours before this one were added up into days or more."""
     hours: dict[int, Hour] = {}
-    """What happened in this session itself."""
+    """Counts of this session's own events, by hour."""
     inherited: Hour | None = None
-    """What came from others by forking and merging: it counts where it happened."""
+    """Counts of events copied by a fork or a merge; totals count them in the session where they happened."""
     copying: str = ""
     """The run under which a merge is copying another session's events."""
     calls: Calls = msgspec.field(default_factory=Calls)
@@ -126,7 +126,7 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
     asked: dict[str, int] = {}
     """Words of the vocabulary that the user used, with their counts."""
     told: dict[str, int] = {}
-    """The same for the assistant and its tools."""
+    """Words of the vocabulary that the assistant and its tools used, with their counts."""
     terms: dict[str, int] = {}
     """Other words that the user used most."""
 

@@ -66,7 +66,7 @@ class Format(NamedTuple):
 
     @property
     def is_native(self) -> bool:
-        """Whether another tool accepts such files as its own."""
+        """True if another tool accepts such files as its own."""
         return self.name in NATIVE
 
     def write(self, recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:

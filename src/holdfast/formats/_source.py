@@ -324,7 +324,7 @@ _MADE_KEPT = 32
 
 
 class Remembered:
-    """What was read of the files of one source, by their whole names, and the result."""
+    """A cache of the values made from the files of one source, by full name."""
 
     def __init__(self) -> None:
         self.used: set[str] = set()

@@ -26,7 +26,7 @@ from holdfast.replay import StepState
 from holdfast.session import Session, StepCall, encode_arguments
 
 Unknown: TypeAlias = Literal["tell", "rerun"] | Callable[[OutcomeUnknown], Any]
-"""How to handle a call whose outcome is unknown: tell the model, run it again, or look it up with this function."""
+"""The handling of a call with an unknown outcome: tell the model, run it again, or look it up with this function."""
 
 # Results that frameworks and adapters put in for calls that were cut off: they do not say what the call did.
 _PUT_IN = frozenset({LOST, "Tool was interrupted.", "The tool call was interrupted before a result was produced."})
@@ -45,7 +45,7 @@ class ToolCall(NamedTuple):
 
 
 class ResultForm(NamedTuple):
-    """How the results of a framework's tools are stored, and how a text replaces one for the model."""
+    """The form of a framework's tool results: how they are stored, and how a text replaces one for the model."""
 
     tell: Callable[[str, ToolCall], Any]
     encode: Callable[[Any], Any] = lambda value: value

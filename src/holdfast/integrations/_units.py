@@ -191,7 +191,7 @@ def _clean(value: Any) -> Any:
 
 
 class Form(NamedTuple):
-    """How one framework's items become events.
+    """The conversion of one framework's items to events.
 
     ``tell`` gives the words of an item, ``[]`` if it says nothing to people. ``rebuild`` makes an item of such words
     alone; it decides what must be kept beside them, so what it gives for words once recorded may never change: a new

@@ -163,7 +163,7 @@ class Core:
         return None if self.redaction == "off" else self._own_redactor
 
     def redacted(self, data: dict[str, Any]) -> dict[str, Any]:
-        """What is kept beside logs, as a session of this store would record it."""
+        """Return data that is stored beside logs, redacted as this store's sessions redact events."""
         redactor = self.redactor()
         return data if redactor is None else redactor.data("", data).data
 

@@ -72,7 +72,7 @@ class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
     alone: int
     """The number of those that no other key opens."""
     available: bool
-    """Whether it can be read now."""
+    """True if the key can be read now."""
 
 
 class Keys:

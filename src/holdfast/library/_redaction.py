@@ -80,7 +80,7 @@ class RedactionReport(msgspec.Struct, frozen=True, kw_only=True):
     spared: int = 0
     """Signatures that contain a secret and were left: providers refuse a changed one."""
     unreached: tuple[str, ...] = ()
-    """What could not be changed, and why; run it again when that is resolved."""
+    """The items that could not be changed, with reasons; run the redaction again once they are resolved."""
     left: tuple[str, ...] = ()
     """Places beyond the store's reach that may still hold the replaced text; one sentence each."""
 
@@ -390,7 +390,7 @@ class RedactedLog(msgspec.Struct):
     unscanned: int = 0
     spared: int = 0
     is_open: bool = False
-    """Whether a stream may go on after the last of them."""
+    """True if a stream may go on after the last of them."""
     begun: tuple[bytes, int, int] = (b"", 0, 0)
     """Lines that are made already: their bytes, the checksum after them, and their number."""
 

@@ -239,7 +239,7 @@ class Origin(NamedTuple):
     merged: frozenset[str]
     """The sessions whose events were taken over."""
     may_be_held: bool
-    """Whether its log mentions a legal hold."""
+    """True if its log mentions a legal hold."""
 
 
 class Origins:

@@ -86,7 +86,7 @@ class Holdfast:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed; it then refuses to open or read anything."""
+        """True once this object was closed; it then refuses to open or read sessions."""
         return self._core.closed
 
     @property
@@ -96,7 +96,7 @@ class Holdfast:
 
     @property
     def redaction(self) -> str:
-        """How secrets are treated in events recorded here: off, mark or block."""
+        """The redaction mode of events recorded here: off, mark or block."""
         return self._core.redaction
 
     @property

@@ -74,7 +74,7 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
     more: bool = False
 
     is_whole: ClassVar[bool] = False
-    """Whether it is known that no part of the data is kept beside the log."""
+    """True if no part of the data is stored beside the log as a blob; False if unknown."""
 
     @classmethod
     def make(
@@ -215,7 +215,7 @@ class SessionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     message_count: int = 0
     total_tokens: int = 0
     tokens_estimated: bool = False
-    """Whether that is an estimate: no token counts were reported."""
+    """True if ``total_tokens`` is an estimate, because no token counts were reported."""
     event_count: int = 0
     size_bytes: int = 0
     agent_id: str | None = None
@@ -231,7 +231,7 @@ class SessionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """Under legal hold: neither a policy nor a person can delete it."""
     archived: bool = False
     open: bool = False
-    """Whether a living writer has it open."""
+    """True if a living writer has the session open."""
     status: str = "idle"
     """idle, running, waiting, interrupted or failed: derived from events, never stored."""
     state: str = "ok"

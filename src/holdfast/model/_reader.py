@@ -87,9 +87,9 @@ class LineReader:
         self.gaps: list[Gap] = []
         self.torn = 0
         self.chained = position.offset > 0 if chained is None else chained
-        """Whether lines must have checksums from ``position`` on."""
+        """True if every line from ``position`` on must have a checksum."""
         self.open_line = False
-        """Whether the last event of a plain log lacks its newline."""
+        """True if the last event of a plain log lacks its newline."""
         self._unseal = unseal
         self._cursor = position
         self._cursor_chained = self.chained
@@ -99,7 +99,7 @@ class LineReader:
         # Whether only blank lines of a plain log are waiting.
         self._is_blank = False
         self.damaged = False
-        """Whether some bytes were not as written; ``finish`` returns what follows them."""
+        """True if damaged bytes were met; ``finish`` returns the events after them."""
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Return the events that became complete with this chunk."""
@@ -369,7 +369,7 @@ def open_line(line: AnyLine, unseal: Unseal | None, before: bytes | None) -> Eve
             raise Tampered(f"event {line.seq} is not sealed, in a sealed log", seq=line.seq)
         return line.event()
     if unseal is None:
-        raise KeyMissing("the session is sealed and its key is not here", seq=line.seq)
+        raise KeyMissing("the session is sealed and its key is not available", seq=line.seq)
     event = _decode_body(line.seq, unseal(line.seq, line.sealed, before))
     _set_seq(event, "seq", line.seq)
     return event

@@ -39,7 +39,7 @@ class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
     last_seq: int
     """``first_seq - 1`` if no event is missing: foreign bytes between two whole records."""
     at_end: bool = False
-    """Whether the end of the log is gone, perhaps with more events than the numbers say."""
+    """True if the end of the log is lost, perhaps with more events than the numbers say."""
 
 
 class _Mark(NamedTuple):
@@ -74,7 +74,7 @@ class Salvage:
     def __init__(self, rest: bytes, position: Position, *, chained: bool) -> None:
         self.lines: list[AnyLine] = []
         self.spans: list[tuple[int, int]] = []
-        """Where in ``rest`` each line is, without its newline."""
+        """The range of each line in ``rest``, without its newline."""
         self.gaps: list[Gap] = []
         self.torn = len(rest)
         self._rest = rest

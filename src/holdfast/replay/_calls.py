@@ -20,7 +20,7 @@ _ID_CHARS_MAX = 120
 _ID_CHARS_CUT = 100
 
 News = Literal["call", "arguments", "nothing"]
-"""What a half of a call adds: the call, changed arguments, or nothing."""
+"""The contribution of one record of a call: the call, changed arguments, or nothing."""
 
 
 class CallRecord(msgspec.Struct, array_like=True, gc=False):

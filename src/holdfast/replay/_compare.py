@@ -60,7 +60,7 @@ class TurnPair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
-    """How often each side called a tool, and how often it failed."""
+    """The numbers of calls and failures of one tool on each side."""
 
     tool: str
     a: int = 0
@@ -103,7 +103,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def same(self) -> bool:
-        """Whether neither side did anything that the other did not."""
+        """True if neither side did anything that the other did not."""
         return not self.turns and not self.changes
 
 
@@ -217,7 +217,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def conflict(self) -> bool:
-        """Whether both sides changed it, each in its own way."""
+        """True if both sides changed it, each in its own way."""
         return self.did(self.ours) != "kept" and self.did(self.theirs) != "kept"
 
     def did(self, side: Holding | None) -> Did:

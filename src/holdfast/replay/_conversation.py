@@ -409,7 +409,7 @@ class Conversation:
 
     @property
     def issues(self) -> list[Issue]:
-        """What was changed, and what of this run is not among the messages, as of now."""
+        """The changes so far, and the parts of this run that are not among the messages."""
         issues = self._scribe.thread.report()
         if self._run is None:
             for event in chain.from_iterable(self._router.limbo.values()):

@@ -82,7 +82,7 @@ def recovery_line(session_id: str, issues: Iterable[Issue]) -> str:
 
 
 Incomplete = Literal["mark", "drop", "keep"]
-"""How a call without a result is treated: see :class:`Conversation`."""
+"""The treatment of a call without a result: see :class:`Conversation`."""
 INCOMPLETE: tuple[str, ...] = get_args(Incomplete)
 
 

@@ -165,7 +165,7 @@ class SettledThread(Thread):
 
     @property
     def is_settled(self) -> bool:
-        """Whether there are no pieces, so that plain words may go to the drafts at once."""
+        """True if there are no pieces, so that plain text may go to the drafts at once."""
         return not self._pieces
 
     def say_plainly(self, seq: int, role: str, block: Block) -> None:

@@ -24,7 +24,7 @@ _IMAGE_TOKENS = 1_600  # the price of an image of usual size at providers
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What a window does not show: how much, and between which events."""
+    """The messages that a window leaves out: their number, and the events between which they are."""
 
     messages: int
     calls: int

@@ -111,7 +111,7 @@ class Approval(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Permissions(msgspec.Struct, omit_defaults=True):
-    """What the agent may do without asking."""
+    """The calls that the agent may make without asking."""
 
     approvals: dict[str, Approval] = {}
     allowlist: list[str] = []
@@ -177,12 +177,12 @@ class PendingCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     seq: int
     """The event that began it, or the message that asks for it if nothing else is known."""
     stage: Stage = "begun"
-    """How far it came: "announced" by a message that asks for it, with no event of its own;
+    """The progress of the call: "announced" by a message that asks for it, with no event of its own;
     "asked" about, with no answer, or "refused" by its user, so that it has not run."""
 
     @property
     def begun(self) -> bool:
-        """Whether an event of its own has begun it, and its user did not prevent it."""
+        """True if an event of its own has begun the call, and its user did not prevent it."""
         return self.stage == "begun"
 
 
@@ -205,7 +205,7 @@ class StepState(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False, rena
     raw: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
     """The result as recorded, unless it is long."""
     is_long: bool = False
-    """Whether the result has to be read from its event."""
+    """True if the result has to be read from its event."""
     error: str | None = None
     kinds: list[str] = []
     """The class of the exception and its bases, the nearest first."""
@@ -245,23 +245,23 @@ class AskState(msgspec.Struct, kw_only=True, omit_defaults=True):
     until: int | None = None
     event: str | None = None
     replayable: bool = True
-    """Whether the call can be made from the log: not if secrets were removed from its arguments."""
+    """True if the call can be made from the log, as it can unless secrets were removed from its arguments."""
     token: str | None = None
     resume_as: str = "tool_result"
     answered: int = -1
     """The event with the answer; -1 while there is none."""
     begun: bool = False
-    """Whether the approved call has begun: then the answer is used up."""
+    """True if the approved call has begun, which uses up the answer."""
     done: bool = False
 
     @property
     def is_open(self) -> bool:
-        """Whether it is unanswered, and the session has not gone on without it."""
+        """True if the question is unanswered, and the session has not gone on without an answer."""
         return self.answered < 0 and not self.begun and not self.done
 
     @property
     def for_person(self) -> bool:
-        """Whether it waits for a person."""
+        """True if the question waits for a person."""
         return self.kind not in ("time", "event")
 
 
@@ -353,7 +353,7 @@ class State(
     failed_at: int = -1
     """The message count when a turn ended in an error; a later message means that it went on."""
     alive: bool = True
-    """Whether the writer may still be running: determined when it is read, never folded."""
+    """True if the writer may still be running. This is determined when the state is read, never folded."""
 
     last_open: OpenedBy | None = None
     epoch: int = 0
@@ -407,17 +407,17 @@ class State(
 
     @property
     def uncovered_delta(self) -> bool:
-        """Whether something was streamed that no final message covers yet."""
+        """True if there is streamed text that no final message covers yet."""
         return bool(self.streaming)
 
     @property
     def suspended(self) -> bool:
-        """Whether a question is open."""
+        """True if a question is open."""
         return any(ask.is_open for ask in self.asks.values())
 
     @property
     def mid_turn(self) -> bool:
-        """Whether work was going on at this point of the log."""
+        """True if work was going on at this point of the log."""
         return bool(self.open_turns or self.pending_calls or self.streaming or self.open_steps)
 
     @property
@@ -439,7 +439,7 @@ class State(
 
     @property
     def unfinished(self) -> bool:
-        """Whether the last turn has not ended, so that an agent can continue it."""
+        """True if the last turn has not ended, so that an agent can continue it."""
         return self.status in ("running", "interrupted", "failed")
 
     def copy(self) -> State:

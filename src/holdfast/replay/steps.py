@@ -23,11 +23,11 @@ class PairedEntry(NamedTuple):
     entry: Entry
     result: Entry | None = None
     is_open: bool = False
-    """Whether it is a call that had no result when the next question of its run came, or the events ended."""
+    """True for a call that had no result when the next question of its run came, or when the events ended."""
 
     @property
     def took_ms(self) -> int:
-        """How long the call took, without the time for a decision; 0 if unknown."""
+        """The duration of the call, without the time for a decision; 0 if unknown."""
         if self.result is None:
             return 0
         began = self.entry.timestamp if self.result.since is None else self.result.since
@@ -35,12 +35,12 @@ class PairedEntry(NamedTuple):
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether its end is missing: the result of a call, or the rest of an answer."""
+        """True if the end of the step is missing: the result of a call, or the rest of an answer."""
         return self.is_open or self.entry.state == "open"
 
     @property
     def went_wrong(self) -> bool:
-        """Whether it failed, was cut off, or reports something that did."""
+        """True if the step failed, was cut off, or reports such a failure."""
         entry = self.result or self.entry
         is_told = entry.kind == "note" and entry.name.startswith(("error", "interrupted", "the turn ended"))
         return entry.kind == "failure" or entry.state == "cut" or is_told

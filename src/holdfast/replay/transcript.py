@@ -26,7 +26,7 @@ __all__ = ["DECIDED", "Entry", "Streams", "Transcript", "grouped", "read_transcr
 _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _SAID = ("user", "assistant", "system", "thinking")
 DECIDED = {"allow": "allowed", "deny": "denied", "edit": "allowed with other arguments", "result": "answered"}
-"""What is said of an answer, by its decision."""
+"""The word for an answer, by its decision."""
 _QUIET_ENDS = frozenset({"completed", "suspended", "interrupted", "imported", "merged"})
 
 Data = dict[str, Any]
@@ -53,7 +53,7 @@ class Entry(msgspec.Struct, frozen=True):
     state: str = "whole"
     """``cut``: streamed, and cut off here. ``open``: streamed, and may go on."""
     again: bool = False
-    """Whether it is a call that was shown before, recorded again with other arguments."""
+    """True for a call that was shown before, recorded again with other arguments."""
     since: int | None = None
     """When the decision about the call of a result was made, if there was a question: until then it waited."""
     last: int | None = None
@@ -230,14 +230,14 @@ class Transcript:
         self._told: set[tuple[str | None, str]] = set()
         """Calls that were reported as waiting, with nothing resumed since."""
         self._unheard: dict[int, Entry] = {}
-        """What was said to an agent at work, until it is heard."""
+        """Messages to an agent at work that it has not seen yet."""
         self._tools: dict[str, str] = {}
         self._tasks: Data = {}
         self._failed: set[str | None] = set()
 
     @property
     def is_streaming(self) -> bool:
-        """Whether streamed text is open that a message may still cover."""
+        """True if there is streamed text that a message may still cover."""
         return bool(self._streams)
 
     @property

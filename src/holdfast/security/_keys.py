@@ -106,7 +106,7 @@ class Ring(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether the log and its documents may be plain now."""
+        """True if the log and its documents may be in plain text at present."""
         return self.state in ("encrypting", "decrypting")
 
     @property

@@ -264,5 +264,5 @@ def check_unsealed(data: bytes, name: str) -> bytes:
     Raises KeyMissing if they are sealed: that is no damage, and not to be replaced.
     """
     if data.startswith(b"HFSEAL\0"):  # as security/_seal.py begins them
-        raise KeyMissing(f"{name} is sealed and its key is not here", document=name)
+        raise KeyMissing(f"{name} is sealed and its key is not available", document=name)
     return data

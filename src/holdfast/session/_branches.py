@@ -233,7 +233,7 @@ class EventEnd(NamedTuple):
 
     position: Position
     open_line: bool = False
-    """Whether the last line of a plain log lacks its newline."""
+    """True if the last line of a plain log lacks its newline."""
     snapshot: Snapshot | None = None
     """The newest intact snapshot of the events before."""
 

@@ -60,22 +60,22 @@ class Journal:
         self.lock = threading.RLock()
         self.forks = forks.count
         self.restored = opening.loaded.position.seq > 0
-        """Whether the session had events when it was opened."""
+        """True if the session had events when it was opened."""
         self.closed = False
         self.ended = False
-        """Whether the last event of this opening is written, so that no more may come."""
+        """True once the last event of this opening is written, so that no more may follow."""
         self.users: set[object] = {opening}
         """A mark for each time that the object was opened and not closed again."""
         self.closers: WeakValueDictionary[object, _Closing] = WeakValueDictionary()
         """The running closings by thread or task. An interrupted one disappears with its holder."""
         self.leaving = False
-        """Whether the lease is being released."""
+        """True while the lease is being released."""
         self.ready = False
-        """Whether this opening is on record, not ended, and nothing is in doubt."""
+        """True if this opening is recorded and not ended, and no write is in doubt."""
         self.straight = False
-        """Whether an append may moreover go to the log as it is."""
+        """True if an append may also go to the log unchanged."""
         self.in_doubt = False
-        """Whether the log may have an event that the state lacks."""
+        """True if the log may have an event that the state lacks."""
         self.fold = opening.loaded.fold
         self.writer = Writer(
             opening.log,

@@ -143,7 +143,7 @@ class SnapshotSchedule:
         self._link = ("" if newest is None else newest.link, self.offset)
         self._state_bytes = 0
         self.asked = False
-        """Whether a snapshot is scheduled."""
+        """True if a snapshot is scheduled."""
 
     def due_at(self) -> int:
         """Return the size of the log at which to ask for the next one."""

@@ -30,11 +30,11 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     events: int = 0
     """The number of events recorded."""
     size_bytes: int = 0
-    """How many bytes the log has grown since the last operation that reported it."""
+    """The growth of the log in bytes since the last operation that reported it."""
     restored: bool = False
-    """Whether a session with earlier events was opened."""
+    """True if the session that was opened had earlier events."""
     idle: bool = False
-    """Whether there was nothing to do."""
+    """True if there was nothing to do."""
     error: BaseException | None = None
 
 

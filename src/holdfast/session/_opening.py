@@ -42,7 +42,7 @@ def check_wait(wait_ms: Any) -> None:
 
 
 class Patience:
-    """How long to wait for a session, in growing steps. Any thread may end it."""
+    """A wait for a session, in growing steps. Any thread may end it."""
 
     def __init__(self, store: Store, key: str, wait_ms: float) -> None:
         check_wait(wait_ms)
@@ -72,9 +72,9 @@ def is_alive(state: State) -> bool:
 
 
 Resume = Literal["auto", "always", "never"]
-"""Whether an existing session is resumed."""
+"""The choice between resuming an existing session and creating a new one."""
 Repair = Literal["raise", "auto"]
-"""What an open does with a damaged log."""
+"""The handling of a damaged log at opening."""
 Durability = Literal["barriers", "always", "os"]
 """When recorded events are forced onto the medium."""
 _CHOICES = {"durability": get_args(Durability), "repair": get_args(Repair), "resume": get_args(Resume)}
@@ -96,14 +96,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     durability: Durability = "barriers"
     staged: bool = False
     seal: bool | None = None
-    """Whether a new session is sealed; None for the store's settings."""
+    """True to encrypt a new session; None to use the store's settings."""
     read_only: bool = False
     autosave_ms: int = 30_000
     snapshot_ms: int = 300_000
     lease_ms: int = 30_000
     """On stores with expiring leases: how long after its last sign of life a writer may be replaced."""
     wait_ms: float = 0
-    """How long to wait for the right to write while another process holds it."""
+    """The time to wait for the write lease while another process holds it."""
     limits: Limits = Limits()
     clock: Clock = now_ms
     memory: Store | None = None
@@ -171,9 +171,9 @@ class Opening:
         self.documents = store.documents(self.key)
         self.opened_at = options.clock()
         self.begun = False
-        """Whether this opening has been recorded."""
+        """True once this opening has been recorded."""
         self.goes_on = False
-        """Whether the session was opened again before its closing had ended."""
+        """True if the session was opened again before its closing had ended."""
         self.epoch = 0
         self.repaired: list[Gap] = []
         """The losses, if the log was damaged and has been repaired."""
@@ -183,7 +183,7 @@ class Opening:
         self._seal: SessionSeal | None = None
         self._lease = store.lease(self.key)
         self.held = self._was_there = False
-        """Whether the right to write is held, and whether the session existed."""
+        """True while the write lease is held; and True if the session existed."""
 
     def open(self) -> None:
         """Take the lease if wanted, and read the log; after an exception, at any moment, the caller releases it."""
@@ -266,7 +266,7 @@ class Opening:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the loaded log has this opening, although the write of it was interrupted."""
+        """True if the loaded log has this opening, although the write of it was interrupted."""
         last = self.loaded.fold.state.last_open
         ours = last is not None and not last.closed and is_at_work(last.pid, last.host) and last.pid == os.getpid()
         return ours and last is not None and self.held and last.epoch == self.epoch

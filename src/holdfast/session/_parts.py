@@ -189,7 +189,7 @@ class Memory:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether entries of the agent are waiting for the next flush."""
+        """True if memory entries of the agent are waiting for the next flush."""
         return self._agent.is_dirty
 
     def flush(self) -> None:

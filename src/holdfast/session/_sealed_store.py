@@ -64,7 +64,7 @@ class SealingStore(Store):
         self.capabilities = inner.capabilities
         self.space = inner.space
         self.by_default = by_default
-        """Whether new sessions are sealed."""
+        """True if new sessions are encrypted."""
         self.keys = keys
         self._rings: dict[bytes, Ring] = {}
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ToolLog(Protocol):
-    """Where the use of a tool is recorded: a session, or one run of an agent in it."""
+    """The place where tool calls are recorded: a session, or one run of an agent in it."""
 
     def tool_call(self, tool: str, params: Any = None, *, id: str | None = None, **extra: Any) -> Event: ...
     def tool_result(self, call: Event | str, result: Any = None, *, is_error: bool = False) -> Event: ...

@@ -75,11 +75,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: dict[int, bool] = {}
     missing_blobs: list[str] = []
     vanished: int = 0
-    """How many events at the end are missing that the catalogue has seen in this very log."""
+    """The number of events missing at the end that the catalogue has seen in this very log."""
     repairs: list[Repair] = []
     """The losses found by earlier repairs. The log is consistent without them, so it may be ok."""
     damage: str = ""
-    """What is wrong with how the log is kept, beyond the gaps in it."""
+    """A description of problems with the storage of the log, other than gaps in it."""
     checksummed: bool = True
     """False for a plain log, whose lines can only be parsed, not verified."""
     sealed: bool = False
@@ -92,7 +92,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     Kept elsewhere, it shows later whether all of them are still there, unchanged.
     """
     kept: bool | None = None
-    """Whether all events of an earlier head are still there, unchanged; None if no head was given."""
+    """True if all events up to an earlier head are still there, unchanged; None if no head was given."""
 
     @property
     def lost_events(self) -> int:
@@ -353,7 +353,7 @@ def _missing_blobs(events: list[Event], documents: Documents) -> Iterator[str]:
 def _explain(report: Report) -> Iterator[str]:
     yield f"{report.events:,} events in {report.size_bytes:,} bytes."
     if not report.opened:
-        yield "The session is sealed and its key is not here: only checksums could be compared."
+        yield "The session is sealed and its key is not available: only checksums could be compared."
     for one in report.tampered:
         where = f"({one.size:,} bytes from byte {one.offset:,} on)"
         by = f" It stands in what was written by {one.who}." if one.who else ""

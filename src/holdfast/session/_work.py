@@ -18,7 +18,7 @@ Work = Callable[..., Any]  # the function of a step
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """How often a step is tried in all, how long it waits in between, and after which errors.
+    """The retry policy of a step: the total number of attempts, the delays, and the errors that are retried.
 
     Attempts are recorded: a later process goes on counting, and waits only for the rest of the time.
     """
@@ -167,7 +167,7 @@ class _Look(NamedTuple):
     kind: Any
     """The annotated return type, if there is one."""
     is_plain: bool
-    """Whether every parameter may be given by position, one argument each."""
+    """Return True if every parameter may be given by position, one argument each."""
     is_async: bool
     is_lazy: bool
 

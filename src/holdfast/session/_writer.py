@@ -129,7 +129,7 @@ class Writer:
 
     @property
     def goes_straight(self) -> bool:
-        """Whether an ordinary line may go to the log directly, with the system's time."""
+        """True if an ordinary line may go to the log directly, with the system's time."""
         return self._sealer is None and not self.lead and not self.staged and self._clock is now_ms
 
     def go_on_from(self, position: Position) -> None:

@@ -89,9 +89,9 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None = None
     event: str | None = None
     replayable: bool = True
-    """Whether an approval can be carried out from the log; else the model is told to make the call again."""
+    """True if an approved call can be made from the log; otherwise the model is told to make it again."""
     token: str | None = None
-    """What ``agent.resume(token, value)`` takes; only the run that asks knows it."""
+    """The token for ``agent.resume(token, value)``; only the run that asks knows it."""
 
 
 def waiting_of(session_id: str, id: str, ask: AskState, args: Any = None, token: str | None = None) -> Waiting:

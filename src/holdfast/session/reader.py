@@ -210,7 +210,7 @@ class Step(NamedTuple):
 
     events: list[Event]
     ended: bool
-    """Whether they are the last."""
+    """True if these are the last events."""
     position: Position
     chained: bool
     damaged: bool

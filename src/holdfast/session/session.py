@@ -296,7 +296,7 @@ class Session:
 
     @property
     def restored(self) -> bool:
-        """Whether the session had events when it was opened."""
+        """True if the session had events when it was opened."""
         return self._journal.restored
 
     @property
@@ -373,7 +373,7 @@ class Session:
 
     @property
     def redacts(self) -> bool:
-        """Whether secrets are replaced in what this session records."""
+        """True if secrets are replaced in the events that this session records."""
         return self._journal.redacting is not None
 
     def redacted(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -390,7 +390,7 @@ class Session:
 
     @property
     def is_memory_dirty(self) -> bool:
-        """Whether entries of the agent are waiting for the next flush."""
+        """True if memory entries of the agent are waiting for the next flush."""
         return self._journal.is_memory_dirty
 
     def flush(self) -> None:
@@ -475,12 +475,12 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        """Whether this object can no longer be used."""
+        """True once this object can no longer be used."""
         return self._journal.closed
 
     @property
     def orphaned(self) -> bool:
-        """Whether this object came into this process by a fork."""
+        """True if this object came into this process by a fork of the process."""
         return self._journal.orphaned
 
     def log_recovery(self) -> None:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Work)
 Unknown = Literal["raise", "rerun"] | Callable[[OutcomeUnknown], Any]
-"""What to do with a step that began and did not end: raise, run again, or call this function."""
+"""The handling of a step that began and did not end: raise, run it again, or call this function."""
 
 _KEY_CHARS_MAX = 1024
 _find_unwritable = re.compile("[\0\ud800-\udfff]").search
@@ -125,7 +125,7 @@ class StepCall(NamedTuple):
     parent: str | None = None
     """The step that it belongs to, if that is not the one inside which it is called."""
     renewable: bool = False
-    """Whether a call after a failure is another attempt."""
+    """True if a call after a failure is another attempt."""
 
     def digest(self, salt: str) -> str:
         """Return a digest that identifies the arguments without revealing them."""

@@ -122,7 +122,7 @@ class Worker(ABC):
 
     @abstractmethod
     def _run(self) -> None:
-        """What the thread does."""
+        """Do the work of the thread."""
 
     @abstractmethod
     def _forget(self) -> None:

@@ -32,7 +32,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The capabilities of a backend; the contract suite checks that they are true."""
 
     stores: bool = True
-    """What was appended is still there after its lease is released."""
+    """Appended data is still there after its lease is released."""
     survives_kill: bool = False
     """An append that returned survives kill -9 of the process."""
     syncs: bool = False
@@ -76,7 +76,7 @@ class Pieces(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What may have changed since a mark was taken; it may include unchanged keys, but misses none.
+    """The keys that may have changed since a mark was taken. It may include unchanged keys, but misses no change.
 
     ``keys`` are those whose log may have changed, None for all of them. ``listed`` says that keys
     may have been added or removed from outside the store: compare with ``Store.folders``.
@@ -88,7 +88,7 @@ class Changes(NamedTuple):
 
 
 MUST_NOT_EXIST = ""
-"""As ``if_match``: put the document only if there is none of that name."""
+"""The ``if_match`` of a put that must create the document: it fails if there is one of that name."""
 
 BLOBS = "blobs/"  # documents that lines may refer to are below this
 
@@ -260,7 +260,7 @@ class Store(ABC):
     url: str
     capabilities: Capabilities
     has_keys = False
-    """Whether sealed data is decrypted transparently, as only the session room's store does."""
+    """True if encrypted data is decrypted transparently, as only the session room's store does."""
     space: str | None = None
     """The name of the space that this store is; None if it is not a space."""
 

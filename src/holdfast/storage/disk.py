@@ -136,12 +136,12 @@ class Node(namedtuple("Node", "inode size modified mode owner links")):  # noqa:
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is a directory."""
+        """True for a directory."""
         return stat.S_ISDIR(self.mode)
 
     @property
     def is_symlink(self) -> bool:
-        """Whether it is a symlink."""
+        """True for a symlink."""
         return stat.S_ISLNK(self.mode)
 
 

@@ -128,7 +128,7 @@ def _key(match: re.Match[str]) -> str:
 
 
 def is_question(text: str) -> bool:
-    """Whether a text asks something."""
+    """Return True if the text asks a question."""
     return _QUESTION.search(text) is not None
 
 

@@ -81,7 +81,7 @@ class Talk(NamedTuple):
 
     @property
     def has_met(self) -> bool:
-        """Whether this is not the first message."""
+        """True if there were messages before this one."""
         return bool(self.earlier)
 
 
@@ -370,7 +370,7 @@ def _question(talk: Talk) -> Answer:
 
 
 def _found(talk: Talk, said: dict[str, Any]) -> str:
-    """What was said earlier that has the words of a question; else what there is to say without it."""
+    """Return the earlier message that has the words of the question, or an answer that none was found."""
     if said.get("words"):
         return (
             f"You said “{said['words']}” at {said.get('said_at')} (event {said.get('event')} of this session). I can"

@@ -141,7 +141,7 @@ class App:
         self.verb = ""
         self.takes_wait = False
         self.wait_ms: int | None = None
-        """How long to wait for a session that another process has; None to use the settings."""
+        """The time to wait for a session that another process has; None to use the settings."""
         self.as_json = told.as_json
         self._may_page = told.pager
         self.out = standard_output(told.colour)

@@ -205,7 +205,7 @@ class WordGiven(_Given, frozen=True, kw_only=True):
 
 
 class ApprovalRequest(_Given, frozen=True, kw_only=True):
-    """Whether a tool may run, and the scope of the approval."""
+    """The decision on a tool call, and the scope of an approval."""
 
     approved: bool
     scope: Literal["once", "session", "always"] = "once"

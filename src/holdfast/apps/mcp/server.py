@@ -123,7 +123,7 @@ class SessionServer(MCPServer[Any]):
             return _answers.recall_messages(self._hf, id, at=at, max_tokens=max_tokens)
 
     def summarise_session(self, session_id: Id) -> dict[str, Any]:
-        """What a past session was about: requests, tools, todos, last words. No model is asked."""
+        """Summarise a past session: requests, tools, todos, last words. No model is asked."""
         with _told():
             return _answers.summarise(self._hf, _answers.choose(self._hf, session_id))
 

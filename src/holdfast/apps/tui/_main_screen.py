@@ -265,13 +265,13 @@ class MainScreen(Screen[None]):
             self.read(*place)
 
     def action_analytics(self) -> None:
-        """What all sessions used."""
+        """Show the usage of all sessions."""
         from holdfast.apps.tui._page_screen import StatsScreen
 
         self.app.push_screen(StatsScreen(self.app.library))
 
     def action_waiting(self) -> None:
-        """What sessions wait for, to be answered."""
+        """Show the questions that sessions wait for, to be answered."""
         from holdfast.apps.tui._page_screen import WaitingScreen
 
         self.app.push_screen(
@@ -279,7 +279,7 @@ class MainScreen(Screen[None]):
         )
 
     def action_help(self) -> None:
-        """What every key does."""
+        """Show the keys and what they do."""
         from holdfast.apps.tui._page_screen import HelpScreen
 
         self.app.push_screen(HelpScreen())

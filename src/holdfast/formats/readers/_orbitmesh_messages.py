@@ -33,9 +33,9 @@ class OrbitmeshMessage:
         self.own = event if isinstance(event, dict) and own["type"] == "stream_event" else own
         """The provider's event, if it was kept, without an envelope."""
         self.is_chunk = kind == "output" and own is None and how != "append"
-        """Whether it may be a piece of an answer, as agents of ACP stream it."""
+        """True if it may be a piece of an answer, as ACP agents stream it."""
         self.is_notice = how == "append_raw" or (not how and bool(_NOTICE.fullmatch(contents)))
-        """Whether the word of a system message only names an event."""
+        """True if the word of a system message is only the name of an event."""
         self.pieces = [contents]
         self.raws = [raw]
 
@@ -45,7 +45,7 @@ class OrbitmeshMessage:
 
     @property
     def is_tool_input(self) -> bool:
-        """Whether this is the input of a tool, which is streamed like words."""
+        """True if this is the input of a tool, which is streamed like text."""
         return bool(v.member(self.own, "delta", "type") == "input_json_delta")
 
     @property
@@ -59,7 +59,7 @@ class OrbitmeshMessage:
 
     @property
     def key(self) -> str:
-        """What a message of the log and its copy elsewhere have in common."""
+        """A digest of the features that a message of the log shares with its copy elsewhere."""
         return f"{self.kind}.{v.digest(self.contents)}"
 
 

@@ -181,7 +181,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
     message: str
     """A sentence for people."""
     remedy: str
-    """What to do about it; may be empty."""
+    """The remedy; may be empty."""
 
 
 class RefusedRequest(Refusal, frozen=True, kw_only=True, omit_defaults=True):
@@ -200,7 +200,7 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolOutcome(Outcome, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether the tool was waiting for this answer."""
+    """The answer to a tool result that was sent in."""
 
     tool_id: str
 

@@ -165,7 +165,7 @@ class SpaceList(Struct, frozen=True, kw_only=True):
 
 # Answers of verify, repair, prune, import and the keys.
 class Soundness(OfSession, frozen=True, kw_only=True):
-    """Whether every byte of a session is intact."""
+    """The integrity of a session."""
 
     ok: bool
     events: int
@@ -173,7 +173,7 @@ class Soundness(OfSession, frozen=True, kw_only=True):
 
 
 class VerifiedSession(Soundness, frozen=True, kw_only=True):
-    """Whether every byte of a session is intact, with the findings in words."""
+    """The integrity of a session, with the findings in words."""
 
     findings: list[str]
 
@@ -275,11 +275,11 @@ class KeyList(Struct, frozen=True, kw_only=True):
 
 
 class KeyCheck(Struct, frozen=True, kw_only=True):
-    """Whether everything sealed opens with the keys that are set."""
+    """The answer of a check that the available keys open everything that is encrypted."""
 
     ok: bool
     closed: dict[str, str]
-    """What does not open, by its key in the store, and why."""
+    """The reason for each item that could not be decrypted, by its key in the store."""
 
 
 class KeyMade(Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ class TurnAnswer(OfSession, frozen=True, kw_only=True, omit_defaults=True):
     resume_token: str | None = None
     resume_as: str | None = None
     reason: str | None = None
-    """What it waits for, the reason of an interruption, or the limit that stopped it."""
+    """The question that the turn waits for, the reason of its interruption, or the limit that stopped it."""
     waiting: list[Waiting] = []
     """The questions that are open."""
 
@@ -76,7 +76,7 @@ class Recorded(OfSession, frozen=True, kw_only=True):
 
 
 class TurnStopped(OfSession, frozen=True, kw_only=True):
-    """Whether there was a turn to stop."""
+    """The answer to a request to stop a turn."""
 
     stopped: bool
 
@@ -96,7 +96,7 @@ class RunAnswer(Struct, frozen=True, kw_only=True):
     usage: dict[str, Any]
     finish_reason: str | None
     suspended: bool
-    """Whether it waits for a decision."""
+    """True if the turn waits for a decision."""
     status: str
     """``completed``, ``waiting``, or ``stopped`` by a limit."""
     limit: str | None
@@ -109,7 +109,7 @@ class AcpAnswer(OfSession, frozen=True, kw_only=True):
     acp_session_id: str | None
     agent: dict[str, Any]
     attached: str | None
-    """How the agent got the earlier conversation."""
+    """The way in which the agent got the earlier conversation."""
     output: str
     stop_reason: str
     usage: Any

@@ -1,4 +1,4 @@
-"""What all dialects share, the neutral form, and Anthropic's.
+"""The common parts of all dialects, the neutral form, and Anthropic's.
 
 Anthropic's form is the neutral one, without what it does not accept.
 """
@@ -34,7 +34,7 @@ class Fragment(NamedTuple):
 
 @dataclass(frozen=True)
 class Growth:
-    """How a message grows in place.
+    """The functions that extend a message in place.
 
     ``begin(role)`` gives it and its list, which takes the values of ``part(block)``.
     """
@@ -46,7 +46,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one provider writes a conversation.
+    """The form in which one provider takes a conversation.
 
     ``write(role, blocks, before)`` gives the messages for one neutral message; ``before`` are the blocks of the
     previous one. The list of blocks may become the message's own. ``read(message, note)`` gives the blocks of a
@@ -63,7 +63,7 @@ class Dialect:
     order: Callable[[list[Message]], list[Message]] | None = None
     """Puts the messages of a user's draft into the required order."""
     systems: Literal["nowhere", "first", "anywhere"] = "nowhere"
-    """Where in the list system messages that were recorded as messages may be."""
+    """The allowed places in the list for system messages that were recorded as messages."""
     schemes: frozenset[str] | None = None
     """The accepted schemes for addresses of images and documents; None for any."""
 

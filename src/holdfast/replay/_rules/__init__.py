@@ -31,7 +31,7 @@ _RULES: Mapping[str, type[Rules]] = {
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Whether a list of messages follows a provider's rules, and each broken rule."""
+    """The result of checking a list of messages against a provider's rules, with each broken rule."""
 
     valid: bool
     errors: list[str] = field(default_factory=list)

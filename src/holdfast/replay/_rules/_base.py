@@ -1,4 +1,4 @@
-"""What the rules of all providers share: the state of a check, pairing, and valid values.
+"""The common parts of all providers' rules: the state of a check, pairing, and valid values.
 
 These modules are written from the providers' published rules (docs/reference/provider-rules.md) and share no code
 with the repair, so that each reveals the other's mistakes.

@@ -88,7 +88,7 @@ class Redactor:
             raise UsageError(f"redaction {mode!r} is none of {', '.join(MODES)}")
         self.mode = mode
         self.spares_model = spares_model
-        """Whether the conversation of an open session keeps the original words."""
+        """True if the conversation of an open session keeps the original text."""
         self._key = key  # the key of fingerprints, or a function that returns it when the first secret is found
         self._scanner = scanner or Scanner()
 

@@ -78,7 +78,7 @@ class SecretSpan(NamedTuple):
     stop: int
     rule: str
     guess: bool = False
-    """Whether it was found only by its name and appearance."""
+    """True if it was found only by its name and appearance."""
 
 
 class ScanResult(NamedTuple):

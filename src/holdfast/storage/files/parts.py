@@ -71,7 +71,7 @@ class Look(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether all of it is in ``events.jsonl``."""
+        """True if the whole log is in ``events.jsonl``."""
         return not (self.is_archived or self.is_branch)
 
     @property

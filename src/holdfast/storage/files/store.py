@@ -90,7 +90,7 @@ class FileStore(FlushingStore):
         return FileLease(self._tree, _parts(key), self._touched, self._claim if is_session(key) else None)
 
     def exists(self, key: str) -> bool:
-        """Whether the log's files exist. Raises if that cannot be known."""
+        """Return True if the log's files exist. Raises if that cannot be known."""
         with self._tree.opened(_parts(key), doing=f"looking for {key}") as directory:
             return directory is not None and look(self._disk, directory) is not None
 

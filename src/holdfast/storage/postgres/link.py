@@ -62,7 +62,7 @@ class ServerLink:
         self._dsns = dsns
         self._options = options
         self.is_pooled = False
-        """Whether a pooler is in front: then nothing outlives a transaction, and notifications do not work."""
+        """True behind a connection pooler: then nothing outlives a transaction, and notifications do not work."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

@@ -56,7 +56,7 @@ _TRIES = 20
 
 
 class _Turn(NamedTuple):
-    """Where a writer continues while no other writer was there: another one would have left a fence."""
+    """The position at which a writer continues if no other writer has been there: that would have left a fence."""
 
     head: Head
     number: int

@@ -172,7 +172,7 @@ class ObjectStore(LeasedStore):
         return named is not None and LogObjects(self.objects, named.name.folder).head().archived
 
     def scrub(self) -> list[str]:
-        """Whether a bucket keeps old versions cannot be seen from here."""
+        """Return a reminder about old versions: it cannot be seen from here whether a bucket keeps them."""
         return ["A bucket that keeps versions still has the old ones; remove them there."]
 
     def location(self, key: str) -> str:

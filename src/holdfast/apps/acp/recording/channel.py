@@ -139,7 +139,7 @@ class Channel:
         self._own_mark = msgspec.json.encode(self.id)
         self._agent_mark = b"\0"
         self.is_looked_at = not session.restored
-        """Whether the participants at the end of the earlier record are known."""
+        """True once the participants at the end of the earlier record are known."""
         self.known_id: str | None = None  # under which id the agent had it last
         self.doubtful = False  # whether the agent may have been killed before it had written everything
         self.attaching = asyncio.Lock()
