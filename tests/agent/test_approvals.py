@@ -88,6 +88,23 @@ async def test_calls_are_on_record_before_anyone_is_asked(hf, script):
     assert [(one["tool"], one["begun"]) for one in seen] == [("act", False)]
 
 
+@pytest.mark.parametrize("permission", ["suspend", lambda _request: True])
+def test_a_kill_between_the_writes_of_an_answer_leaves_all_its_calls_or_none(hf, script, tmp_path, permission):
+    """The calls of one answer are recorded with one append: where one of them is on record, so is the other."""
+    calls = [("act", {"what": "a"}), ("act", {"what": "b"})]
+    with hf.session("s") as session:
+        Agent(script(calls, "done").model, tools=[acting([])], permission=permission).run_sync("go", session=session)
+    lines = Path(hf.location("s"), "events.jsonl").read_bytes().splitlines(keepends=True)
+    found = set()
+    for number in range(len(lines) + 1):
+        place = tmp_path / f"{number}" / "sessions" / "s" / "events.jsonl"
+        place.parent.mkdir(parents=True)
+        place.write_bytes(b"".join(lines[:number]))
+        with holdfast.open(tmp_path / f"{number}") as cut:
+            found.add(len(list(cut.events("s", types=["tool_call"]))) if number else 0)
+    assert found == {0, 2}
+
+
 def killed_after(hf, root, type, skip=0):
     """A store with what a process had written of the session when it was killed after its first event of this type.
 

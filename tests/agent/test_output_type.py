@@ -207,13 +207,14 @@ def book(name: str) -> City:
     return City(name=name)
 
 with holdfast.open(sys.argv[1]).session("s") as session:
-    append = session.append
-    def until(type, data=None, **more):
-        event = append(type, data, **more)
-        if event.type == sys.argv[2]:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return event
-    session.append = until
+    def until(record):
+        def recorded(*args, **more):
+            done = record(*args, **more)
+            if sys.argv[2] in [event.type for event in (done if isinstance(done, list) else [done])]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return done
+        return recorded
+    session.append, session.extend = until(session.append), until(session.extend)
     Agent(FunctionModel(answer), output_type=book if sys.argv[3:] else City).run_sync("Which?", session=session)
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,11 +16,11 @@ from holdfast.agent._permissions import Gate, Verdict, args_digest
 from holdfast.agent._result import CallRequest, new_token
 from holdfast.agent._run_log import RunLog
 from holdfast.agent._tools import Tool
-from holdfast.errors import DataError, UsageError
+from holdfast.errors import DataError, HoldfastError, UsageError
 from holdfast.model import Event, is_reference
 from holdfast.replay import AskState
 from holdfast.security import has_mark
-from holdfast.session import Session, ToolRun, Waiting, ask_id, documents_of, now_ms, waiting_of, whole_event
+from holdfast.session import RecordedCall, Session, Waiting, ask_id, documents_of, now_ms, waiting_of, whole_event
 
 _RESULTS_MAX = 1000  # of one open session; beyond it the oldest are dropped
 
@@ -134,30 +135,30 @@ class Executor:
         it fails, gives a result that says so. Returns the calls that wait for an answer.
         """
         plans = [self._plan(call) for call in calls]
-        runs = [self._open(plan, extra if number == 0 else {}) for number, plan in enumerate(plans)]
+        intents = [self._intent(plan, extra if number == 0 else {}) for number, plan in enumerate(plans)]
+        # With one append for all: after a crash the log has every call of the answer, or none.
+        runs = [RecordedCall(self.talk, event) for event in self.talk.extend(intents)]
+        pairs = list(zip(plans, runs, strict=True))
         try:
-            # All intents first, with one sync for all: after a crash the log shows what may have run.
-            await asyncio.gather(*(run.__aenter__() for run in runs if run is not None))
-            pairs = list(zip(plans, runs, strict=True))
+            await self.talk.abarrier()
             for plan, run in pairs:
-                if run is None:
-                    self._answer(plan)
-            work = [self._carry(plan, run) for plan, run in pairs if run is not None]
-            return [one for some in await _all(work) for one in some]
+                if not plan.runs:
+                    run.result_event = self._answer(plan)
+            return [one for some in await _all([self._carry(*pair) for pair in pairs if pair[0].runs]) for one in some]
         except BaseException as error:
             waiting = {ask.call for ask in self.talk.session.live_state.asks.values()}
             for run in runs:
                 # Begun but never run, because the run was stopped in between.
-                is_open = run is not None and run.event is not None and run.result_event is None
-                if run is not None and is_open and run.id not in waiting:
-                    await run.__aexit__(type(error), error, error.__traceback__)
+                if run.result_event is None and run.id not in waiting:
+                    with contextlib.suppress(HoldfastError):  # if that cannot be recorded, the call stays open
+                        run.end(error)
             raise
 
     async def make(self, calls: Iterable[tuple[CallRequest, Event]]) -> list[Waiting]:
         """Execute calls that another process recorded and certainly did not begin."""
 
         async def one(call: CallRequest, event: Event) -> list[Waiting]:
-            plan, run = self._plan(call), self._recorded(event)
+            plan, run = self._plan(call), RecordedCall(self.talk, event)
             if not plan.runs:
                 self._answer(plan)
                 return []
@@ -179,7 +180,7 @@ class Executor:
             await self.talk.abarrier()
         return [one for some in await _all([self._perform(*pair) for pair in work]) for one in some]
 
-    def _settled(self, id: str, ask: AskState, answer: Event) -> tuple[_Plan, ToolRun] | None:
+    def _settled(self, id: str, ask: AskState, answer: Event) -> tuple[_Plan, RecordedCall] | None:
         """Return what to run after an answer, with its beginning recorded; None if the answer is the result."""
         said, call = answer.data, ask.call or ""
         decision = said.get("decision")
@@ -214,18 +215,13 @@ class Executor:
         if said.get("scope") == "always":
             self.gate.allow_always(ask.tool, str(said.get("by", "user")))
         self.talk.append("step", {"step": call, "name": ask.tool, "call": call, "answer": id, "begin": True})
-        return plan, self._recorded(event)
-
-    def _recorded(self, event: Event) -> ToolRun:
-        run = ToolRun(self.talk, str(event.data.get("tool")), None)
-        run.event = event
-        return run
+        return plan, RecordedCall(self.talk, event)
 
     async def _begin(self, event: Event) -> None:
         self.talk.append("step", {"step": event.id, "name": event.data.get("tool"), "call": event.id, "begin": True})
         await self.talk.abarrier()
 
-    async def _carry(self, plan: _Plan, run: ToolRun) -> list[Waiting]:
+    async def _carry(self, plan: _Plan, run: RecordedCall) -> list[Waiting]:
         """Run a recorded call, or ask about it first."""
         if not plan.verdict.asks:
             return await self._perform(plan, run)
@@ -245,7 +241,7 @@ class Executor:
         run.result_event = self._answer(plan)
         return []
 
-    async def _park(self, run: ToolRun, call: CallRequest, wish: Suspend, kind: str) -> Waiting:
+    async def _park(self, run: RecordedCall, call: CallRequest, wish: Suspend, kind: str) -> Waiting:
         """Record durably that a call waits."""
         assert run.event is not None
         session, now = self.talk.session, now_ms()
@@ -323,18 +319,15 @@ class Executor:
                 plan.cached, plan.is_cached = found[0], True
         return plan
 
-    def _open(self, plan: _Plan, extra: dict[str, Any]) -> ToolRun | None:
-        """Return the block around a call that runs; any other call is recorded here."""
+    def _intent(self, plan: _Plan, extra: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return the event that records a call before it is made."""
         call = plan.request
-        known = {"id": call.id, "agent": self.talk.agent, **extra}
+        known = {"id": call.id, "tool": call.name, "params": plain_result(call.args), "agent": self.talk.agent, **extra}
         if call.thought_signature:
             known["thought_signature"] = call.thought_signature
-        params = plain_result(call.args)
-        if plan.runs:
-            asked = {"begun": False} if plan.verdict.asks else {}
-            return ToolRun(self.talk, call.name, params, **known, **asked)
-        self.talk.tool_call(call.name, params, **known)
-        return None
+        if plan.runs and plan.verdict.asks:
+            known["begun"] = False
+        return "tool_call", known
 
     def _answer(self, plan: _Plan) -> Event:
         if plan.is_cached:
@@ -345,7 +338,7 @@ class Executor:
             plan.tool.on_refused(self.context(plan.request.id))
         return told
 
-    async def _perform(self, plan: _Plan, run: ToolRun) -> list[Waiting]:
+    async def _perform(self, plan: _Plan, run: RecordedCall) -> list[Waiting]:
         assert plan.tool is not None
         try:
             run.result = plain_result(await self._call(plan.tool, plan.args, run.id))
@@ -356,11 +349,11 @@ class Executor:
         except Suspend as wish:
             if wish.resume_as == "user_message":
                 run.result = f"suspended: {wish.reason}"
-                await run.__aexit__(None, None, None)
+                run.end()
             kind = "time" if wish.until is not None else "event" if wish.event is not None else "input"
             return [await self._park(run, plan.request, wish, kind)]
         except BaseException as error:
-            await run.__aexit__(type(error), error, error.__traceback__)
+            run.end(error)
             # Libraries cancel tasks of their own; that is a failure of the tool, not the end of the turn.
             task = asyncio.current_task()
             is_own = isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling()
@@ -368,7 +361,7 @@ class Executor:
                 raise  # the run was cancelled: that is recorded, and the caller gets it
             return []
         try:
-            await run.__aexit__(None, None, None)
+            run.end()
         except DataError:
             return []  # a result that cannot be stored is recorded as an error
         self._keep(plan, run.result)

@@ -76,9 +76,6 @@ class RunLog:
             if event.run == self.run and self._own is not None:
                 self._own.feed(event)
 
-    def barrier(self) -> None:
-        self.session.barrier()
-
     async def abarrier(self) -> None:
         await self.session.abarrier()
 
@@ -94,9 +91,6 @@ class RunLog:
 
     def delta(self, content: str, **extra: Any) -> Event:
         return self.append("delta", {"content": content, **extra})
-
-    def tool_call(self, tool: str, params: Any = None, *, id: str | None = None, **extra: Any) -> Event:
-        return self.append("tool_call", {"id": id, "tool": tool, "params": params, **extra})
 
     def tool_result(self, call: Event | str, result: Any = None, *, is_error: bool = False, **extra: Any) -> Event:
         """Record the result of a tool, with an estimate of its length."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from holdfast.session._seal import decrypt_key, encrypt_key, rekey_key, rewriter_for
     from holdfast.session._sealed_store import SealedDocuments, SealingStore, opener_of, sealing, within
     from holdfast.session._subscribers import Hub, Subscriber
-    from holdfast.session._turn import ToolRun, Turn
+    from holdfast.session._turn import RecordedCall, ToolRun, Turn
     from holdfast.session._verification import Report, TamperedPlace, verify_log
     from holdfast.session._work import Retry, encode_arguments
     from holdfast.session._writer import Draft, Writer
@@ -96,7 +96,7 @@ __getattr__ = lazy(
         "_opening": "Durability Opening Options Patience Repair Resume check_made check_title check_wait is_alive",
         "_parts": "MemoryPriority MemoryScope NotStoredWarning",
         "_subscribers": "Hub Subscriber",
-        "_turn": "ToolRun Turn",
+        "_turn": "RecordedCall ToolRun Turn",
         "_writer": "Draft Writer",
         "reader": "blob_loader fits read_blocks read_range read_step resolve_blobs whole_event",
         "session": "Session",
@@ -122,7 +122,7 @@ __getattr__ = lazy(
 
 # The live session, its values, and its subscribers.
 __all__ = ["MemoryPriority", "MemoryScope", "NotStoredWarning", "Session", "ToolRun", "Turn", "log_recovery"]
-__all__ += ["Clock", "Draft", "Writer", "new_session_id", "now_ms"]
+__all__ += ["Clock", "Draft", "RecordedCall", "Writer", "new_session_id", "now_ms"]
 __all__ += ["Finished", "Hub", "Observer", "Observers", "Subscriber", "Timers"]
 __all__ += ["WhenForgotten", "in_event_loop", "in_thread", "uncancelled"]
 __all__ += ["RERUN", "Rerun", "Retry", "StepCall", "Steps", "encode_arguments", "idempotency_key", "step"]

@@ -18,28 +18,20 @@ if TYPE_CHECKING:
     from holdfast.session.session import Session
 
 
-class ToolLog(Protocol):
-    """The place where tool calls are recorded: a session, or one run of an agent in it."""
+class ResultLog(Protocol):
+    """The place where the result of a call is recorded: a session, or one run of an agent in it."""
 
-    def tool_call(self, tool: str, params: Any = None, *, id: str | None = None, **extra: Any) -> Event: ...
     def tool_result(self, call: Event | str, result: Any = None, *, is_error: bool = False) -> Event: ...
-    def barrier(self) -> None: ...
-    async def abarrier(self) -> None: ...
 
 
-class ToolRun:
-    """The value of ``with s.tool(…) as call``: set ``call.result`` inside the block.
-
-    An exception is recorded as the result and goes on to the caller; so does a cancellation.
-    """
+class RecordedCall:
+    """A call that is on record; ``end`` records its outcome."""
 
     result: Any = None
 
-    def __init__(self, log: ToolLog, tool: str, params: Any, **known: Any) -> None:
-        self._session = log
-        self._intent = (tool, params)
-        self._options = known
-        self.event: Event | None = None
+    def __init__(self, log: ResultLog, event: Event | None = None) -> None:
+        self._log = log
+        self.event = event
         self.result_event: Event | None = None
 
     @property
@@ -50,32 +42,8 @@ class ToolRun:
             raise UsageError("the call has no id before its block begins")
         return call_id
 
-    def __enter__(self) -> Self:
-        with self._begun():
-            self._session.barrier()
-        return self
-
-    async def __aenter__(self) -> Self:
-        with self._begun():
-            await self._session.abarrier()
-        return self
-
-    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self.__exit__(None, error, None)
-
-    @contextlib.contextmanager
-    def _begun(self) -> Iterator[None]:
-        """Record the intent; if a step before the block fails, the block will not run, and the log records that."""
-        tool, params = self._intent
-        self.event = self._session.tool_call(tool, params, **self._options)
-        try:
-            yield
-        except BaseException as error:
-            with contextlib.suppress(HoldfastError):  # if that cannot be recorded, the call stays open
-                self.__exit__(None, error, None)
-            raise
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+    def end(self, error: BaseException | None = None) -> None:
+        """Record the result, or the error that ended the call. Raises DataError for a result that cannot be stored."""
         if error is not None:
             cancelled = was_cancelled(error)
             self._record(
@@ -92,7 +60,48 @@ class ToolRun:
 
     def _record(self, result: Any, *, is_error: bool) -> None:
         assert self.event is not None
-        self.result_event = self._session.tool_result(self.event, result, is_error=is_error)
+        self.result_event = self._log.tool_result(self.event, result, is_error=is_error)
+
+
+class ToolRun(RecordedCall):
+    """The value of ``with s.tool(…) as call``: set ``call.result`` inside the block.
+
+    An exception is recorded as the result and goes on to the caller; so does a cancellation.
+    """
+
+    def __init__(self, session: Session, tool: str, params: Any, **known: Any) -> None:
+        super().__init__(session)
+        self._session = session
+        self._intent = (tool, params)
+        self._options = known
+
+    def __enter__(self) -> Self:
+        with self._begun():
+            self._session.barrier()
+        return self
+
+    async def __aenter__(self) -> Self:
+        with self._begun():
+            await self._session.abarrier()
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self.end(error)
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self.end(error)
+
+    @contextlib.contextmanager
+    def _begun(self) -> Iterator[None]:
+        """Record the intent; if a step before the block fails, the block will not run, and the log records that."""
+        tool, params = self._intent
+        self.event = self._session.tool_call(tool, params, **self._options)
+        try:
+            yield
+        except BaseException as error:
+            with contextlib.suppress(HoldfastError):  # if that cannot be recorded, the call stays open
+                self.end(error)
+            raise
 
 
 # Turns, each from a user's input to the agent's final answer, run one at a time.
