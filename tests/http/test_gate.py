@@ -19,9 +19,10 @@ import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.gate.callers import guarded, same_secret
+from holdfast.apps.gate.callers import guarded
 from holdfast.apps.gate.limits import BodyLimit, Buckets
 from holdfast.apps.gate.responses import SafeHeaders
+from holdfast.apps.gate.secret import same_secret
 from holdfast.apps.gate.server import _Heads, _Server, listen
 from holdfast.errors import Unavailable
 

@@ -14,13 +14,13 @@ import msgspec
 from holdfast.errors import Conflict, Damaged, HoldfastError, UsageError
 from holdfast.library._core import LEASE_MS, Core, Progress
 from holdfast.model import named_blobs, running_checksum
+from holdfast.security import KEY_DOCUMENT
 from holdfast.session import check_made
 from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, etag_of, open_store
 
 _PIECE_BYTES = 1 << 20
 # Kept with an agent's documents: the digests of those that came by a copy, so that the next copy may replace them.
 _BROUGHT = "copied.json"
-_KEYS = "seal.json"
 
 
 class Copied(msgspec.Struct, kw_only=True):
@@ -107,7 +107,7 @@ def _copy_key(source: Store, target: Store, key: str) -> int:
     with target.lease(key).held("copy", LEASE_MS) as epoch:
         if other.size() != there:  # another process was quicker
             there = _compared(key, log, other)
-        _copy_documents(source.documents(key), target.documents(key), _KEYS)
+        _copy_documents(source.documents(key), target.documents(key), KEY_DOCUMENT)
         # Blobs go before the lines that refer to them; snapshots, which describe the lines, go after.
         copied = _copy_documents(source.documents(key), target.documents(key), "blobs/")
         sent = 0

@@ -24,8 +24,8 @@ from holdfast.errors import (
 )
 from holdfast.library import _finder
 from holdfast.library._core import Core, Progress, check_text, session_key
-from holdfast.library._trash import retitle
 from holdfast.model import Notice, check_id
+from holdfast.security import KEY_DOCUMENT
 
 if TYPE_CHECKING:
     from holdfast.library._keychain import GivenKey, KeyChain
@@ -86,7 +86,6 @@ class Keys:
 
         With the key, a session whose sealing was interrupted before its log was rewritten is recognised.
         """
-        from holdfast.security import KEY_DOCUMENT
         from holdfast.session import sealing
 
         key = self._core.stored(id)
@@ -105,6 +104,7 @@ class Keys:
         the documents of agents and shared documents are sealed too. If it is interrupted, every session
         still opens, and the same call continues. Raises KeyMissing if no key is set, or it is not available.
         """
+        from holdfast.library._trash import retitle
         from holdfast.session import encrypt_key
 
         self._chained().current()  # fail now if there is no such key
@@ -319,18 +319,19 @@ class Keys:
                     yield key
 
     def _key_documents(self) -> Iterator[KeyDocument]:
-        from holdfast.security import KEY_DOCUMENT, read_key_document
-
         for key in self._all_keys():
             found = self._core.inner.documents(key).get(KEY_DOCUMENT)
+            if found is None:
+                continue
+            from holdfast.security import read_key_document
+
             # A damaged one must not hide the others; check names it.
             with contextlib.suppress(Tampered, TooNew):
-                if found is not None:
-                    yield read_key_document(found[0])
+                yield read_key_document(found[0])
 
     def _rewrap(self, store: SealingStore, key: str, change: Callable[[Ring, KeyDocument], KeyDocument]) -> bool:
         """Replace the document of a key; return whether that changed who can open it."""
-        from holdfast.security import KEY_DOCUMENT, read_key_document
+        from holdfast.security import read_key_document
 
         documents = store.inner.documents(key)
         for _ in range(_TRIES_MAX):

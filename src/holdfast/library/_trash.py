@@ -13,17 +13,17 @@ from holdfast.errors import Forbidden, HoldfastError, NotFound, StoreError
 from holdfast.library import _finder, _views
 from holdfast.library._core import LEASE_MS, Core, session_key
 from holdfast.model import Notice, SessionMetadata, check_id
-from holdfast.replay import State
-from holdfast.session import check_made, now_ms
+from holdfast.security import KEY_DOCUMENT
+from holdfast.session import now_ms
 
 if TYPE_CHECKING:
+    from holdfast.replay import State
     from holdfast.storage import Entry
 
 # The number makes the key longer than the id is, so the longest ids are cut.
 _TRASH_STEM_CHARS_MAX = 110
 _INSTRUCTIONS = "custom_instructions.md"
 _NOTE = "deleted.json"
-_KEYS = "seal.json"
 
 
 class Trashed(msgspec.Struct, frozen=True):
@@ -56,6 +56,8 @@ def delete(core: Core, id: str) -> None:
 
 
 def undelete(core: Core, id: str) -> None:
+    from holdfast.session import check_made
+
     core.check_open()
     stem = _trash_stem(check_id(id))
     found = (entry for entry in core.store.entries("trash/") if _trashed_stem(entry.key) == stem)
@@ -103,7 +105,7 @@ def purge_agent(core: Core, agent_id: str, *, instructions: bool) -> int:
     documents = core.inner.documents(key)
     names = documents.names()
     # Instructions written by a person may be sealed; keep their key, so that they stay readable.
-    stay = () if instructions or _INSTRUCTIONS not in names else (_INSTRUCTIONS, _KEYS)
+    stay = () if instructions or _INSTRUCTIONS not in names else (_INSTRUCTIONS, KEY_DOCUMENT)
     for name in names:
         if name not in stay:
             documents.delete(name)
@@ -206,7 +208,7 @@ def erase(core: Core, id: str, *, forks: bool = True) -> Erased:
     for key in chosen:
         _check_free(core, key, origins)
     unreached = _told_apart(core, mine, chosen, [] if forks else found, origins)
-    destroyed = sum([core.inner.documents(key).delete(_KEYS) for key in chosen])
+    destroyed = sum([core.inner.documents(key).delete(KEY_DOCUMENT) for key in chosen])
     # Forks before the session that they share bytes with: an interrupted erasure finds them again.
     core.inner.drop_all(chosen[len(mine) :])
     core.inner.drop_all(mine)

@@ -8,7 +8,6 @@ from holdfast.security._text import escape_json, neutralise, neutralise_line
 TYPE_CHECKING = False  # loading `typing` takes longer than the whole of a short command
 if TYPE_CHECKING:
     from holdfast.security._keys import (
-        KEY_DOCUMENT,
         PASSPHRASE_VARIABLE,
         Kdf,
         KeyDocument,
@@ -53,12 +52,15 @@ if TYPE_CHECKING:
     from holdfast.security.redaction.rules import read_user_rules
     from holdfast.security.redaction.scanner import Scanner, SecretSpan, has_mark
 
+KEY_DOCUMENT = "seal.json"
+"""The name of the document with the data keys, beside the log."""
+
 # Loaded when first asked for: most programs seal nothing.
 __getattr__ = lazy(
     __name__,
     {
         "_keys": (
-            "KEY_DOCUMENT Kdf KeyDocument PASSPHRASE_VARIABLE Ring WrappingKey "
+            "Kdf KeyDocument PASSPHRASE_VARIABLE Ring WrappingKey "
             "find_passphrase find_secret fingerprint inherited is_strong new_kdf "
             "read_key_document read_key_text split_source store_in_keyring stretch"
         ),

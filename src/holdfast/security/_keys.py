@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.errors import Forbidden, KeyMissing, Tampered, TooNew, UsageError
+from holdfast.security import KEY_DOCUMENT
 from holdfast.security._seal import (
     KEY_BYTES,
     SCRYPT_COST,
@@ -28,9 +29,6 @@ from holdfast.security._seal import (
     new_data_key,
     scrypt,
 )
-
-KEY_DOCUMENT = "seal.json"
-"""The name of the document with the data keys, beside the log."""
 
 _FORMAT = 1
 _NONCE_BYTES = 12

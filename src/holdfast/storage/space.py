@@ -7,13 +7,15 @@ checked before the prefix is added, and a checked key has no dots, no slashes an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import InvalidId
 from holdfast.model import check_id, fold_id
 from holdfast.storage.base import Changes, Entry, Log, Pieces, Store, check_key, check_prefix
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 def check_space(name: object) -> str:

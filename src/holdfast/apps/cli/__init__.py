@@ -32,7 +32,7 @@ def main() -> NoReturn:
 
 def _run(arguments: list[str]) -> NoReturn:
     """The quick way for a plain list, else the whole command."""
-    if "list" in arguments or "ls" in arguments:
+    if _may_be_a_list(arguments):
         from holdfast.apps.cli._quick_list import quick_list
 
         code = quick_list(arguments)
@@ -42,6 +42,12 @@ def _run(arguments: list[str]) -> NoReturn:
 
     cli()
     raise AssertionError  # cli leaves with an exit code
+
+
+def _may_be_a_list(arguments: list[str]) -> bool:
+    """Return whether the verb is ``list``: options and a value may stand before it, but no other verb."""
+    at = next((at for at, word in enumerate(arguments) if word in ("list", "ls")), None)
+    return at is not None and (not at or any(word[:1] == "-" for word in arguments[max(at - 2, 0) : at]))
 
 
 def __getattr__(name: str) -> Any:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._options import json_option, option, refuse, sessions_argument, together, verb
 from holdfast.apps.render.page import Column, Span
 from holdfast.apps.render.words import counted
-from holdfast.library import Keys, Resealed
-from holdfast.library.answers.store import KeyCheck, KeyList, KeyMade
+
+if TYPE_CHECKING:
+    from holdfast.library import Resealed
+    from holdfast.library.answers import store as answers
+else:
+    (answers,) = lazy_modules("holdfast.library.answers", "store")
 
 # Options of a verb that rewrites named sessions, or everything.
 _some_or_all = together(
@@ -101,7 +108,7 @@ def keys_verb(app: App, what: str, name: str | None) -> int:
 def _list(app: App) -> int:
     found = app.library.keys.list()
     if app.as_json:
-        app.out.json(KeyList(keys=found))
+        app.out.json(answers.KeyList(keys=found))
     elif found:
         rows = [
             [Span(one.id, "name"), one.source, f"{one.sealed:,}", "yes" if one.available else "no"] for one in found
@@ -115,7 +122,7 @@ def _list(app: App) -> int:
 def _check(app: App) -> int:
     closed = app.library.keys.check()
     if app.as_json:
-        app.out.json(KeyCheck(ok=not closed, closed=closed))
+        app.out.json(answers.KeyCheck(ok=not closed, closed=closed))
     else:
         for key, why in closed.items():
             app.out.line(Span("closed ", "bad"), app.name(key), f"  {why}")
@@ -126,13 +133,13 @@ def _check(app: App) -> int:
 
 def _make_or_show(app: App, source: str, *, new: bool) -> int:
     """Make a key, or show the public half of one that signs."""
-    from holdfast.library import signing_seed
+    from holdfast.library import Keys, signing_seed
     from holdfast.security import public_key_text
 
     # A new one is shown by its fingerprint: the key itself is only at its source.
     text = Keys.new(source) if new else public_key_text(signing_seed(source))
     if app.as_json:
-        app.out.json(KeyMade(id=text, source=source))
+        app.out.json(answers.KeyMade(id=text, source=source))
     elif new:
         app.out.line("made ", Span(text, "name"), f" in {source}")
         app.err.line(f"To use it, set: key = '{source}' in your config.toml, and seal = true for new sessions.")

@@ -7,7 +7,6 @@ another page sends in its visitor's name, also as a WebSocket, which no same-ori
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
@@ -27,11 +26,6 @@ _PREFLIGHT = (
     (b"access-control-allow-headers", b"authorization, content-type, accept, idempotency-key, last-event-id"),
     (b"access-control-max-age", b"600"),
 )
-
-
-def same_secret(given: str, known: str) -> bool:
-    """Return whether two secrets are equal, in a time that does not depend on where they differ."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode("utf-8", "replace"))
 
 
 class HostCheck:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import time
 from collections.abc import Callable
 from typing import Literal, get_args
 
 import msgspec
 
-from holdfast.apps.gate.callers import same_secret
+from holdfast.apps.gate.secret import same_secret
 from holdfast.errors import Conflict, Damaged, NotFound, UsageError
 from holdfast.model import check_id
 from holdfast.session import now_ms
@@ -103,6 +101,8 @@ class TokenBook:
             raise UsageError("a token for metrics opens no space", remedy="Name none.")
         if len(label) > _LABEL_CHARS_MAX:
             raise UsageError(f"a label has at most {_LABEL_CHARS_MAX} characters")
+        import secrets
+
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         id, digest = secrets.token_hex(_ID_BYTES), _digest(secret)
         token = Token(
@@ -176,5 +176,7 @@ class TokenBook:
 
 
 def _digest(secret: str) -> str:
+    import hashlib  # it loads OpenSSL
+
     # A secret of 256 random bits cannot be guessed from its digest; no slow hash is needed.
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()

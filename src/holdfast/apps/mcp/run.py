@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.apps.gate.callers import guarded, same_secret
+from holdfast.apps.gate.callers import guarded
 from holdfast.apps.gate.responses import header, refuse
+from holdfast.apps.gate.secret import same_secret
 from holdfast.apps.gate.server import run
 from holdfast.apps.mcp.server import SessionServer
 from holdfast.apps.watched import watch

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from holdfast.apps.gate.callers import same_secret
+from holdfast.apps.gate.secret import same_secret
 from holdfast.apps.render.questions import as_editable, as_sentence
 from holdfast.apps.render.words import ago, clock, counted, day_time, latency, price, short, size
 from holdfast.formats import markdown_html
