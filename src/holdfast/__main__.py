@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.apps.cli import main
+from holdfast.apps.cli import run_program
 
 if __name__ == "__main__":
-    main()
+    run_program()

@@ -146,6 +146,45 @@ def test_a_defect_is_told_as_one(trip, store_root):
     assert "Traceback" in long.stderr
 
 
+def _without_warnings():
+    """Return the environment of a user: who asks for warnings gets the usual exit, with what it finds."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+
+
+ENDS = """
+import atexit, functools, threading
+import holdfast.apps.cli as cli
+rest = type("Rest", (), {"__del__": functools.partial(print, "torn down")})()
+atexit.register(print, "exit function")
+threading.Thread(target=lambda: (threading.main_thread().join(), print("other thread"))).start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "torn_down"),
+    [("cli.run_program()", False), ("exec('cli.run_program()')", True), ("cli.main()", True)],
+    ids=["alone", "in a host", "main"],
+)
+def test_the_exit_does_what_python_promises(call, torn_down):
+    """Threads are waited for, exit functions run, output is written; within a host the interpreter ends as usual."""
+    words = [f"holdfast {__version__}", "other thread", "exit function", *["torn down"] * torn_down]
+    command = [sys.executable, "-c", ENDS + call, "--version"]
+    told = subprocess.run(command, capture_output=True, check=True, text=True, env=_without_warnings()).stdout
+    assert told.splitlines() == words
+
+
+@pytest.mark.parametrize("program", [[COMMAND], [sys.executable, "-m", "holdfast"]], ids=["script", "module"])
+@pytest.mark.parametrize(("id", "code"), [("long", 0), ("no-such", 3)])
+def test_all_output_arrives_in_a_pipe(library, store_root, program, id, code):
+    """The process ends with its exit code when everything is written, however much it is."""
+    with library.session("long") as s:
+        s.user("word " * 100_000 + "the end")
+    command = [*program, "show", id, "--full", "--store", str(store_root)]
+    outcome = subprocess.run(command, capture_output=True, check=False, env=_without_warnings())
+    assert outcome.returncode == code
+    assert b"the end" in outcome.stdout if code == 0 else b"no session no-such" in outcome.stderr
+
+
 HEAVY = ("asyncio", "pydantic", "textual", "rich", "starlette", "cryptography")
 LOADED = """
 import sys
