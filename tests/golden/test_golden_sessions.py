@@ -125,4 +125,4 @@ def test_a_newer_format_is_refused_and_left_alone(store_root, type):
 def test_the_page_says_what_an_older_reader_does():
     """The durability page has the promise that is shown here."""
     page = (HERE.parents[1] / "docs" / "internals" / "durability.md").read_text(encoding="utf-8")
-    assert re.search(r"D-\d+ \| \*\*What is not known is kept", page)
+    assert re.search(r"D-\d+ \| \*\*Unknown data is kept", page)
