@@ -70,3 +70,10 @@ def test_a_question_that_is_still_open_is_told_as_such(shelf):
     """While an answer may come, the call did not run so far; once its turn is over, it did not."""
     assert "Deploy (event 2) not run so far" in told(shelf, "text", log(["ask"]))
     assert "not run so far" not in told(shelf, "text", log(["ask"], ("interrupted", {})))
+
+
+def test_a_call_that_a_later_process_runs_is_not_told_as_never_run(shelf):
+    """Killed before anyone answered, asked about once more and run: the two do not contradict each other."""
+    again = [("permission", {"call": "c", "decision": "allow"}), ANSWER]
+    found = told(shelf, "text", log(["ask"], ("interrupted", {}), *again))
+    assert "Deploy (event 2) not run before the interruption" in found

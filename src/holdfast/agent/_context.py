@@ -28,7 +28,7 @@ class Suspend(Exception):
 
     The run's result then has a token; ``Agent.resume(token, value)`` continues, with the value as the
     result of this call (``resume_as="tool_result"``) or as the user's next message. With ``until`` it waits for a
-    time, with ``event`` for ``Holdfast.signal``. Returned by a permission callback it lets the call wait for
+    time, with ``event`` for ``hf.inbox.signal``. Returned by a permission callback it lets the call wait for
     an approval; ``on_expiry``, "deny" or "allow", is the answer if none comes in time.
     """
 

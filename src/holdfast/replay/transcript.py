@@ -448,7 +448,9 @@ class Transcript:
         for key in [key for key in self._waiting if (is_all or key[0] == event.run) and key not in parked]:
             place, stage = self._waiting.pop(key), self._not_run.pop(key, None)
             if stage is not None:
-                head = f"{self._calls[key].tool} (event {place}) not run"
+                # A later process may ask once more, and run it.
+                until = " before the interruption" if is_all and stage == "asked" else ""
+                head = f"{self._calls[key].tool} (event {place}) not run{until}"
                 self._note(event, {}, head, WHY_NOT_RUN[stage])
         if is_all:
             self._note(event, data, "interrupted", data.get("reason"))
