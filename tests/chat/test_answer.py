@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from holdfast.apps.cli import _answer
-from holdfast.apps.cli._answer import AnswerView, Theme
+from holdfast.apps.cli._answer import AnswerView, Theme, drawn_markdown
 from holdfast.apps.cli._talk import _show
 from holdfast.model import Event
 
@@ -144,3 +144,15 @@ def test_blocks_are_set_apart(view, screen):
     view.said("Fine.")
     view.end()
     assert screen.getvalue() == ("› hi\n  there\n\n● look a  ✓ 1 line  0.1 s\n● look b  ✓ 1 line  0.1 s\n\nFine.\n\n")
+
+
+def test_a_restored_answer_looks_as_it_did_when_it_came(view, screen):
+    """One empty line between blocks, whether they are drawn one after the other or all at once; code keeps its own."""
+    text = "# A\n\nb\n\n- c\n- d\n\n```python\nx = 1\n\n\ny = 2\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> e\n"
+    whole = drawn_markdown(text, 79, Theme(colour=False))
+    for line in text.splitlines(keepends=True):
+        view.piece(line)
+    view.settle()
+    assert drawn_on(80, screen.getvalue()) == whole
+    code = [line.strip() for line in whole].index("x = 1")
+    assert [line.strip() for line in whole[code : code + 6]] == ["x = 1", "", "", "y = 2", "", "a  b"]

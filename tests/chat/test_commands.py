@@ -183,3 +183,10 @@ def test_export_writes_a_file(run, hf, tmp_path, monkeypatch):
     assert "page.html exists already" in done.err
     assert ".zip" in done.err
     assert not (tmp_path / "all.zip").exists()
+
+
+def test_cost_is_by_the_list_of_prices_where_the_provider_names_none(run):
+    """/cost gives the tokens of each model, and what they cost in all."""
+    lines = run("chat", env={"HOLDFAST_MODEL": "openai:gpt-4o"}, text="one\n/cost\n").out.splitlines()
+    assert lines[1].startswith("gpt-4o: ")
+    assert lines[2].startswith("in all, by the list of prices: $0.0")

@@ -43,7 +43,7 @@ VARIES = (
     (r"\d\d:\d\d:\d\d(\s)on(\s)\d{4}-\d\d-\d\d", r"12:00:00\1on\g<2>2026-01-01"),
     (r"127\.0\.0\.1:\d{5}", "127.0.0.1:40000"),
     (r"\b[0-9a-z]{26}\b", "0" * 26),
-    (r"[\d.]+k? tokens  ·  context [\d.]+k?", "1.0k tokens  ·  context 1.0k"),
+    (r"[\d.]+k? tokens( +)·( +)context [\d.]+k?", r"1.0k tokens\1·\2context 1.0k"),
     (r"\d+\.\d s$", "0.1 s"),
     (r"^holdfast \S+", "holdfast 0.0.0"),
 )
@@ -189,7 +189,7 @@ def test_pasted_resized_stopped_and_hung_up(start, hf):
 
 
 def test_a_session_is_chosen_by_typing(start, hf):
-    """The picker shows the newest sessions with their last words, narrows while one types, and Enter goes on."""
+    """The picker shows the newest sessions with their last words and narrows as one types; a kill keeps the choice."""
     for name in ("planner", "butcher"):
         with hf.session(name, agent_id="assistant") as session:
             session.user(f"I am the {name}")
@@ -206,6 +206,8 @@ def test_a_session_is_chosen_by_typing(start, hf):
     chat.wait("↑↓")
     chat.send("\x1b")
     assert "↑↓" not in chat.wait_for_prompt()
+    chat.kill()
+    assert "Restored session planner" in start().text
 
 
 def test_words_said_while_it_worked_are_there_after_a_crash(start, hf):

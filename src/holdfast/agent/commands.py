@@ -79,9 +79,12 @@ def _todos(session: Session, _: str) -> str:
     return "\n".join(map(todo_line, session.todos)) or "There are no todos."
 
 
-def _cost(session: Session, _: str) -> str:
+def usage_text(session: Session, cost: float | None) -> str:
+    """Return the tokens of a session by model, and its cost: what providers reported, and in all with list prices."""
     usage = session.live_state.usage
     shown = [_spent(name, tokens) for name, tokens in usage.by_model.items()]
+    if cost is not None and any(tokens.cost is None for tokens in usage.by_model.values()):
+        shown.append(f"in all, by the list of prices: ${cost:,.4f}")
     return "\n".join(shown) or "No tokens used yet."
 
 
@@ -114,7 +117,7 @@ COMMANDS: dict[str, Command] = {
     "retry": Command("", "ask the last question again"),
     "search": Command("WORDS", "search all sessions"),
     "model": Command("[NAME]", "show or change the model that answers"),
-    "cost": Command("", "tokens and cost of this session, by model", _cost),
+    "cost": Command("", "tokens and cost of this session, by model"),
     "permissions": Command("", "which tools may run, and which may not", _permissions),
     "waiting": Command("", "what this session is waiting for", _waiting),
     "title": Command("[TEXT]", "show or set the title of this session", _title),

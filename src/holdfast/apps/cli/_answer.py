@@ -37,24 +37,23 @@ class Theme(NamedTuple):
     dark: bool = True
 
 
-def parted(text: str) -> tuple[str, str]:
-    """Return the Markdown that nothing more can change, and the rest of it.
+def blocks(text: str) -> list[str]:
+    """Return the blocks of Markdown in their order; only the last can still change. At least one.
 
     A block ends with an empty line, if what follows is neither indented nor inside of a fence.
     """
-    fence, at, end = "", 0, 0
+    fence, parts = "", [""]
     lines = text.splitlines(keepends=True)
-    for number, line in enumerate(lines):
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
         found = _FENCE.match(line)
         if found and not fence:
             fence = found[1]
         elif found and found[1].startswith(fence) and not line.strip(" `~\n"):
             fence = ""
-        at += len(line)
-        after = lines[number + 1] if number + 1 < len(lines) else ""
+        parts[-1] += line
         if not fence and not line.strip() and after[:1].strip():
-            end = at
-    return text[:end], text[end:]
+            parts.append("")
+    return parts
 
 
 def drawn(renderable: RenderableType, width: int, theme: Theme) -> list[str]:
@@ -76,10 +75,14 @@ def drawn_markdown(text: str, width: int, theme: Theme) -> list[str]:
     """Return Markdown as lines for a terminal."""
     from holdfast.apps.render.markdown import markdown, paragraphs
 
-    lines = drawn(markdown(paragraphs(text), dark=theme.dark), width, theme)
-    # Rich sets blocks apart by empty lines, above or below; here that is done once for all.
-    full = [number for number, line in enumerate(lines) if _PAINT.sub("", line).strip()]
-    return lines[full[0] : full[-1] + 1] if full else []
+    shown: list[str] = []
+    for block in blocks(text):
+        lines = drawn(markdown(paragraphs(block), dark=theme.dark), width, theme)
+        # Rich sets blocks apart by empty lines, above or below; here that is done once for all.
+        full = [number for number, line in enumerate(lines) if _PAINT.sub("", line).strip()]
+        if full:
+            shown += [*[""] * bool(shown), *lines[full[0] : full[-1] + 1]]
+    return shown
 
 
 def drawn_change(args: dict[str, Any], theme: Theme) -> list[str]:
@@ -181,9 +184,9 @@ class AnswerView:
         with self._lock:
             self._end_thinking()
             self._text += text
-            done, rest = parted(self._text)
-            if done.strip():
-                self._print("text", drawn_markdown(done, self._width, self._theme))
+            *done, rest = blocks(self._text)
+            if "".join(done).strip():
+                self._print("text", drawn_markdown("".join(done), self._width, self._theme))
                 self._text = rest
             self._draw()
 

@@ -38,7 +38,8 @@ _PASTE_S = 0.03
 _FILE_BYTES_MAX = 1024 * 1024
 _PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
 _PICTURES |= {".webp": "image/webp"}
-_FILE = re.compile(r"(?<!\S)@(\S+)")
+_FILE = re.compile(r'(?<![^\s(])@(?:"([^"\n]+)"|(\S+))')
+_MARKS = ",.;:!?)'\""  # what may follow the name of a file in a sentence
 _CONTEXT = ("input_tokens", "output_tokens")
 _ANSWERS = {"y": "once", "yes": "once", "s": "session", "a": "always"}
 _DECISIONS = (*_ANSWERS, "n", "no")
@@ -60,7 +61,7 @@ class Chat:
         """The sessions that /back left, for /undo."""
         self._view: AnswerView | None = None
         self._is_apart = False  # whether what was told last has an empty line below it
-        self._context = 0
+        self._context, self._cost = 0, ""  # of the last answer, and of the session
         self._history = InputHistory()
         self._read = self._reader()
         self._typing = Typing(keys=self.draws, keep=self._history.add) if self.is_terminal else None
@@ -183,6 +184,13 @@ class Chat:
         answer = self._ask(f"{question} (its number) ") if self.is_terminal else ""
         return int(answer) - 1 if answer.isdecimal() and 1 <= int(answer) <= len(rows) else None
 
+    def cost(self) -> float | None:
+        """The cost of the session, by the list of prices where the provider does not report one; None if unknown."""
+        session = self.talker.session
+        if session is None or not session.live_state.usage.by_model:
+            return None
+        return self.app.library.info(session.id).cost
+
     # -- inside ------------------------------------------------------------------------------
     def _lines(self) -> Iterator[str]:
         piped = standard_input()
@@ -208,7 +216,7 @@ class Chat:
                 self.app.out.line(Span(f"› {typing.held[0]}", "faint"))
             return typing.held.pop(0)
         begun, typing.begun = typing.begun, ""
-        self._context = self._read_context()
+        self._context, self._cost = self._read_context(), price(self.cost())
         return self._read(begun)
 
     def _take(self, line: str) -> None:
@@ -266,11 +274,13 @@ class Chat:
             spent = usage.input_tokens + usage.output_tokens
             # The guide counts no tokens, and costs nothing.
             if spent:
-                parts += [f"{short(spent)} tokens", price(usage.cost), f"context {short(self._context)}"]
+                parts += [f"{short(spent)} tokens", self._cost, f"context {short(self._context)}"]
             parts.append(session.title or "")
-        line = "  ·  ".join(filter(None, parts))
-        columns = self.app.out.columns
-        return line if len(line) <= columns else line[: columns - 1] + "…"
+        line, columns = "  ·  ".join(filter(None, parts)), self.app.out.columns
+        if len(line) > columns:
+            # The provider says least.
+            line = line.removeprefix(f"{parts[0].partition(':')[0]}:").replace("  ·  ", " · ")
+        return shortened(line, columns)
 
     def _read_context(self) -> int:
         """Return the number of tokens of the last answer and its whole context."""
@@ -397,7 +407,7 @@ class ReadlinePrompt:
 def with_files(text: str) -> str | list[dict[str, Any]]:
     """A message with the files that it names as ``@path``: text as it is, pictures as pictures. Raises UsageError."""
     blocks: list[dict[str, Any]] = []
-    for path in dict.fromkeys(_FILE.findall(text)):
+    for path in dict.fromkeys(quoted or _named(word) for quoted, word in _FILE.findall(text)):
         place, name = os.path.split(os.path.expanduser(path))
         if not os.path.isfile(os.path.join(place, name)):
             continue  # an address or a name of somebody: only what is a file is one
@@ -412,3 +422,8 @@ def with_files(text: str) -> str | list[dict[str, Any]]:
         except UnicodeDecodeError:
             raise UsageError(f"{path} is neither text nor a picture", remedy="Leave the @ out to name it.") from None
     return [{"type": "text", "text": text}, *blocks] if blocks else text
+
+
+def _named(word: str) -> str:
+    """The path in a word of a sentence: without the marks after it, unless they belong to the name."""
+    return word if os.path.isfile(os.path.expanduser(word)) else word.rstrip(_MARKS)

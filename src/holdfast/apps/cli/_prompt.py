@@ -3,7 +3,13 @@
 # Loaded late: prompt_toolkit takes longer to load than the first line of a chat may take to come.
 from __future__ import annotations
 
+import heapq
+import os
+import re
+import subprocess
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from prompt_toolkit import PromptSession
@@ -18,6 +24,7 @@ from prompt_toolkit.layout import Dimension, FormattedTextControl, HSplit, Layou
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 
+from holdfast.apps.cli._answer import shortened
 from holdfast.apps.cli._slash import Choice
 from holdfast.apps.cli.chat import echo
 from holdfast.apps.history import InputHistory
@@ -39,9 +46,17 @@ _LOOK = Style.from_dict(
 )
 _ROWS_SHOWN = 8
 _PREVIEW_LINES = 6
-_PREVIEW_CHARS = 400
+_KEYS_LONG, _KEYS_SHORT = "  type to narrow · ↑↓ · Enter · Esc", "  ↑↓ · Enter · Esc"
 _ESCAPE_S = 0.05
 _MENU_ROWS = 8
+_ABOUT_COLUMNS = 40
+_FILE_BEGUN = re.compile(r'(?<![^\s(])@("[^"\n]*|[^\s"]\S*)?\Z')
+_ELSEWHERE = ("/", "~", "./", "../")
+_OFFERED = 50
+_LISTED_S = 3.0
+_LISTING_S = 10.0
+_WALKED_MAX = 20_000
+_NOT_WALKED = frozenset({"node_modules", "__pycache__", "venv", "target"})
 
 
 class PromptReader:
@@ -57,6 +72,7 @@ class PromptReader:
             history=self._typed,
             completer=_Words(commands),
             complete_while_typing=_completes,
+            complete_in_thread=True,  # the files of a big project take a while
             key_bindings=_keys(),
             multiline=True,
             enable_suspend=True,
@@ -88,8 +104,12 @@ class PromptReader:
         return FormattedText([("class:bottom-toolbar", f"{_rule()}\n{neutralise_line(self._status())}")])
 
 
+def _columns() -> int:
+    return get_app().output.get_size().columns
+
+
 def _rule() -> str:
-    return "─" * get_app().output.get_size().columns
+    return "─" * _columns()
 
 
 def _sign() -> FormattedText:
@@ -100,7 +120,7 @@ def _sign() -> FormattedText:
 def _completes() -> bool:
     """Return whether a command or a file is being typed: only then is space reserved for a menu."""
     text = get_app().current_buffer.document.text_before_cursor
-    return text.startswith("/") or text.rpartition(" ")[2].startswith("@")
+    return text.startswith("/") or _FILE_BEGUN.search(text) is not None
 
 
 def pick(question: str, rows: Sequence[Choice], *, colour: bool) -> int | None:
@@ -155,7 +175,8 @@ class _Picker:
 
     def head(self) -> FormattedText:
         """The question, what was typed, and the keys."""
-        keys = "  type to narrow · ↑↓ · Enter · Esc"
+        is_wide = len(f"{self._question} {self.typed}{_KEYS_LONG}") < _columns()
+        keys = _KEYS_LONG if is_wide else _KEYS_SHORT
         return FormattedText([("bold", self._question), ("", f" {self.typed}"), ("class:faint", keys)])
 
     def list(self) -> FormattedText:
@@ -164,21 +185,21 @@ class _Picker:
         lines: list[tuple[str, str]] = [] if self._fitting else [("class:faint", "  none fits\n")]
         for number in range(first, min(first + _ROWS_SHOWN, len(self._fitting))):
             row, is_chosen = self._rows[self._fitting[number]], number == self._at
-            lines.append(("class:chosen" if is_chosen else "", f"{'❯' if is_chosen else ' '} {_line(row.words)}"))
-            lines.append(("class:faint", f"  {_line(row.about)}\n"))
+            about = shortened(neutralise_line(row.about), _ABOUT_COLUMNS)
+            words = shortened(neutralise_line(row.words), max(_columns() - len(about) - 5, 20))
+            lines.append(("class:chosen" if is_chosen else "", f"{'❯' if is_chosen else ' '} {words}"))
+            lines.append(("class:faint", f"  {about}\n"))
         style, last = lines.pop()
         return FormattedText([*lines, (style, last.rstrip("\n"))])
 
     def preview(self) -> FormattedText:
         """The last words of the chosen one."""
         chosen = None if self.chosen is None else self._rows[self.chosen].preview
-        lines = [_line(line, _PREVIEW_CHARS) for line in chosen()] if chosen is not None else []
+        # Each takes its part of the rows, so that the last is seen as well as the first.
+        lines = chosen() if chosen is not None else []
+        columns = _PREVIEW_LINES // max(len(lines), 1) * _columns()
+        lines = [shortened(neutralise_line(line), columns) for line in lines]
         return FormattedText([("class:faint", "\n".join(lines))])
-
-
-def _line(text: str, chars: int = 50) -> str:
-    clean = neutralise_line(text)
-    return clean if len(clean) <= chars else clean[: chars - 1] + "…"
 
 
 def _keys() -> KeyBindings:
@@ -204,6 +225,7 @@ class _Words(Completer):
 
     def __init__(self, commands: Mapping[str, str]) -> None:
         self._commands = commands
+        self._files = ProjectFiles()
         self._paths = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, complete_event: Any) -> Iterable[Completion]:
@@ -211,11 +233,79 @@ class _Words(Completer):
         if text.startswith("/") and " " not in text and "\n" not in text:
             yield from self._slash(text[1:])
             return
-        word = document.get_word_before_cursor(WORD=True)
-        if word.startswith("@"):
-            yield from self._paths.get_completions(Document(word[1:]), complete_event)
+        found = _FILE_BEGUN.search(text)
+        if found is None:
+            return
+        begun = found[1] or ""
+        if begun.startswith(_ELSEWHERE):
+            yield from self._paths.get_completions(Document(begun), complete_event)
+            return
+        for path in self._files.matching(begun.removeprefix('"')):
+            quoted = f'"{path}"' if re.search(r"\s", path) else path
+            yield Completion(quoted, -len(begun), display=neutralise_line(path))
 
     def _slash(self, begun: str) -> Iterator[Completion]:
         for name, does in self._commands.items():
             if name.startswith(begun):
                 yield Completion(name, -len(begun), display=f"/{name}", display_meta=does)
+
+
+class ProjectFiles:
+    """The files below the working directory, without those that git ignores, listed when they are asked for."""
+
+    def __init__(self) -> None:
+        self._paths: list[str] = []
+        self._listed_at = -_LISTED_S
+
+    def matching(self, typed: str) -> list[str]:
+        """Return the paths with the typed letters in this order; first those that have them in their names."""
+        if time.monotonic() - self._listed_at >= _LISTED_S:
+            listed = _tracked_by_git() or islice(_walked(), _WALKED_MAX)
+            self._paths = [path for path in listed if path.isprintable()]
+            self._listed_at = time.monotonic()
+        wanted = typed.casefold()
+        # From the end, where names are; each letter at its first place there, so that nothing is tried twice.
+        letters = re.compile("".join(f"[^{re.escape(letter)}]*{re.escape(letter)}" for letter in reversed(wanted)))
+        found = ((path, letters.match(path.casefold()[::-1])) for path in self._paths)
+        fitting = [
+            (_rank(wanted, path.casefold()), match.end(), len(path) if wanted else 0, path)
+            for path, match in found
+            if match
+        ]
+        best = heapq.nsmallest(_OFFERED, fitting)
+        return [path for *_, path in best if os.path.isfile(path)]  # git also names what was deleted
+
+
+def _rank(wanted: str, path: str) -> int:
+    """Return where the typed text is: 0 at the beginning of the name; without any, how deep the file lies."""
+    name = path.rpartition("/")[2]
+    if not wanted:
+        return path.count("/")
+    places = (name.startswith(wanted), wanted in name, wanted in path)
+    return next((rank for rank, is_there in enumerate(places) if is_there), len(places))
+
+
+def _tracked_by_git() -> list[str]:
+    """Return the files that git knows or would add; none outside a repository or without git."""
+    # A repository may name a program that watches it: none is started for a list of names.
+    command = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(  # noqa: S603 - a fixed command; git from wherever the user has it
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_LISTING_S,
+            check=True,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return list(dict.fromkeys(filter(None, os.fsdecode(done.stdout).split("\0"))))
+
+
+def _walked() -> Iterator[str]:
+    """Yield the files below the working directory, except in hidden folders and those that programs fill."""
+    for folder, folders, names in os.walk("."):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _NOT_WALKED)
+        for name in sorted(names):
+            yield os.path.relpath(os.path.join(folder, name))

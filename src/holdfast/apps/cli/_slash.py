@@ -8,11 +8,12 @@ from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.agent import can_go_on, fork_seq, is_child, offered_commands
+from holdfast.agent import can_go_on, fork_seq, is_child, offered_commands, usage_text
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.cli._summary import print_conversation, print_header
 from holdfast.apps.render.page import Column, Piece, Span
+from holdfast.apps.render.search import gather, parents_in
 from holdfast.apps.render.words import ago, counted
 from holdfast.errors import UsageError
 from holdfast.model import Event
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from holdfast.apps.cli._chat import Chat
 
 _TURNS_SHOWN = 10
-_PREVIEW_CHARS = 90
-_HITS = 20
+_PREVIEW_CHARS = 150
+_HITS = 200
+_FOUND_SHOWN = 20
 _LAST_WORDS = 3
 _NOTHING_SAID, _SAY_FIRST = "nothing has been said yet", "It takes at least one message."
 
@@ -83,7 +85,7 @@ def _list(chat: Chat, _: str) -> None:
     table: list[list[Piece]] = []
     for row in rows:
         mark, when = "*" if row.session_id == current else "", Span(ago(row.updated_at, now), "faint")
-        table.append([mark, Span(row.session_id, "name"), when, row.title or "", str(row.message_count)])
+        table.append([mark, chat.app.name(row.session_id), when, row.title or "", str(row.message_count)])
     chat.app.out.table(_LIST, table)
 
 
@@ -128,17 +130,20 @@ def _last_words(chat: Chat, id: str) -> list[str]:
 def _search(chat: Chat, rest: str) -> None:
     if not rest:
         raise UsageError("/search needs words to look for", remedy="For example: /search Lisbon")
-    hits = list(chat.app.library.search(rest, limit=_HITS))
-    if not hits:
+    hits = chat.app.library.search(rest, limit=_HITS)
+    found = gather(hits, parents_in(chat.app.library))[:_FOUND_SHOWN]
+    if not found:
         chat.app.out.line("Nothing was found.")
         return
     shown = []
-    for hit in hits:
-        words = [" ".join(hit.snippet.text.split())]
-        shown.append(Choice(hit.title or hit.session_id, f"#{hit.seq}", partial(list, words)))
+    for one in found:
+        words = [" ".join(hit.snippet.text.split()) for hit in one.hits[:_LAST_WORDS]]
+        when = ago(max(hit.timestamp for hit in one.hits), now_ms())
+        about = f"{counted(len(one.hits), 'hit')}, {when}"
+        shown.append(Choice(one.title or one.session_id, about, partial(list, words)))
     chosen = chat.choose("Continue which one?", shown)
     if chosen is not None:
-        _load(chat, hits[chosen].session_id)
+        _load(chat, found[chosen].session_id)
 
 
 def _asked(chat: Chat) -> list[Event]:
@@ -211,6 +216,11 @@ def _model(chat: Chat, rest: str) -> None:
     chat.app.out.line(choice.explain_briefly() if rest else choice.explain())
 
 
+def _cost(chat: Chat, _: str) -> None:
+    for line in usage_text(_session(chat), chat.cost()).splitlines():
+        chat.app.out.line(line)
+
+
 def _new(chat: Chat, _: str) -> None:
     chat.talker.begin()
     chat.talker.tell_session()
@@ -248,7 +258,7 @@ def _export(chat: Chat, rest: str) -> None:
 
 def _delete(chat: Chat, rest: str) -> None:
     wanted = choose(chat.app.library, rest) if rest else _session(chat).id
-    if not chat.confirm(f"Move session {wanted} to the trash?"):
+    if not chat.confirm(f"Move session {chat.app.name(wanted).text} to the trash?"):
         chat.app.out.line("Nothing was deleted.")
         return
     # A session that is open cannot be deleted.
@@ -277,6 +287,7 @@ OWN: dict[str, Callable[[Chat, str], None]] = {
     "undo": _undo,
     "retry": _retry,
     "model": _model,
+    "cost": _cost,
     "list": _list,
     "load": _load,
     "new": _new,

@@ -85,6 +85,7 @@ class Talker:
         agent_id = self._maker.agent_for(session_id)
         self._take(self._maker.make(agent_id, session_id, load=True))
         self.agent_id = agent_id
+        self.agent.save()  # from now on this is where the next chat goes on
 
     def begin(self) -> None:
         """Leave the session; the next message begins a new one, with its own instructions."""

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec.structs import asdict
 
-from holdfast.agent import Host, McpServer, can_use_servers, fork_seq, offered_commands, read_command
+from holdfast.agent import Host, McpServer, can_use_servers, fork_seq, offered_commands, read_command, usage_text
 from holdfast.apps.acp.agent import editor
 from holdfast.apps.acp.agent.session import Live
 from holdfast.apps.acp.recording.values import clean
@@ -76,6 +76,11 @@ async def _status(hf: Holdfast, live: Live, _: str) -> str:
     return "\n".join(filter(None, [*lines, live.kit.about]))
 
 
+async def _cost(hf: Holdfast, live: Live, _: str) -> str:
+    await live.session.aflush()
+    return usage_text(live.session, (await asyncio.to_thread(hf.info, live.id)).cost)
+
+
 async def _fork(hf: Holdfast, live: Live, rest: str) -> str:
     made = await asyncio.to_thread(hf.fork, live.id, fork_seq(rest))
     return f"Made {made}, a copy of this session. Open it from the list of sessions."
@@ -92,7 +97,7 @@ async def _help(_: Holdfast, __: Live, ___: str) -> str:
     return "\n".join(f"{f'/{name} {command.takes}'.strip()}: {command.does}" for name, command in COMMANDS.items())
 
 
-_OWN: dict[str, Act] = {"status": _status, "fork": _fork, "mode": _mode, "help": _help}
+_OWN: dict[str, Act] = {"status": _status, "cost": _cost, "fork": _fork, "mode": _mode, "help": _help}
 COMMANDS = offered_commands([*_OWN, "continue"])
 
 Params = dict[str, Any]
