@@ -1,4 +1,4 @@
-"""Other frameworks on our log: one module for each, loaded only by those who use it.
+"""Other frameworks on our log: one module for each, loaded only when used.
 
 Each class takes ``hf``: a Holdfast, a store URL or path, or None for the default place.
 """

@@ -23,7 +23,7 @@ VARIABLE = "variable_set"
 
 
 def by_owner(delta: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return a change of state by its owner; temporary keys belong to nobody."""
+    """Return a change of state by its owner; temporary keys have none."""
     parts: dict[str, dict[str, Any]] = {"app": {}, "user": {}, "session": {}, "nobody": {}}
     prefixes = {State.APP_PREFIX: "app", State.USER_PREFIX: "user", State.TEMP_PREFIX: "nobody"}
     for name, value in delta.items():
@@ -45,8 +45,8 @@ def events_of(units: list[Unit], author: str) -> list[Event]:
         if unit.own:
             made.append(Event.model_validate(unit.fresh))
             continue
-        # A result that is put in for a call that has none stands for no event: it is named by the
-        # call's, and has its time.
+        # A result that is inserted for a call without one belongs to no event: it is named after the
+        # event of the call, and has its time.
         seq, name = (unit.seqs[0], "holdfast") if unit.seqs else (seq, "holdfast-lost")
         at = unit.at / 1000 if unit.seqs else made[-1].timestamp
         role = unit.item["role"]
@@ -96,9 +96,9 @@ FORM = Form("adk/1", _tell, _rebuild)
 
 # State that sessions of the Agent Development Kit share: that of a user, and that of an app.
 #
-# It is kept in one document for each, and an event in a session's log is what changes it. So that the two never
-# disagree, whatever is killed when, a change is announced in the document, then recorded in the log, then put among
-# the values. One that was announced counts as soon as the log has it.
+# It is kept in one document for each, and changed by events in the logs of sessions. So that the two never
+# disagree, whichever process is killed, a change is announced in the document, then recorded in the log, then
+# applied to the values. An announced change is valid as soon as the log has it.
 _DOCUMENT = "shared.json"
 _SHARED = "shared"
 _ATTEMPTS = 50
@@ -133,7 +133,7 @@ class _Held(msgspec.Struct):
 
 
 class Announced:
-    """Changes that were announced: record ``words`` in the log, then ``end`` them."""
+    """Announced changes: record ``words`` in the log, then ``end`` them."""
 
     def __init__(self, shared: Shared, changes: dict[str, _Change]) -> None:
         self._shared = shared
@@ -142,7 +142,7 @@ class Announced:
         self.words: Words = [stored(tool="adk", **{_SHARED: token}) for token in tokens]
 
     def end(self, *, happened: bool) -> None:
-        """Put the changes among the values, if the log has the words; else forget them."""
+        """Apply the changes to the values if the log has the words; otherwise discard them."""
         for key, change in self._changes.items():
             self._shared.end(key, change, happened=happened)
 
@@ -161,7 +161,7 @@ class Shared:
         return self._settled(msgspec.json.decode(found[0], type=_Held)).values
 
     def announce(self, changes: dict[str, Values], session_id: str, after: int) -> Announced:
-        """Announce changes of documents by an event to come after ``after``, the newest of a session that is held."""
+        """Announce changes of documents for an event to follow ``after``, the newest event of a held session."""
         token = uuid.uuid4().hex
         made = {key: _Change(token, session_id, after, values) for key, values in changes.items()}
         for key, change in made.items():
@@ -169,15 +169,15 @@ class Shared:
         return Announced(self, made)
 
     def end(self, key: str, change: _Change, *, happened: bool) -> None:
-        """Take an announced change from a document, and put it among the values if it happened."""
+        """Remove an announced change from a document, and apply it if its event was recorded."""
         self._update(key, partial(_Held.take_out, change=change, happened=happened))
 
     def settle(self, key: str) -> None:
-        """Put what the logs have among the values, before a log goes."""
+        """Apply all recorded changes to the values before a log is deleted."""
         self._update(key, lambda _: None)
 
     def set(self, key: str, values: Values) -> None:
-        """Change values by no event of a session."""
+        """Change values without an event of a session."""
         if values:
             self._update(key, lambda held: held.values.update(values))
 
@@ -195,7 +195,7 @@ class Shared:
             try:
                 documents.put(_DOCUMENT, made, if_match=etag)
                 return
-            # Somebody changed the document in between: decided anew on what is there now.
+            # The document was changed in between: decide again on its current contents.
             except Conflict:
                 if not left:
                     raise

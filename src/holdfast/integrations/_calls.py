@@ -1,4 +1,4 @@
-"""Calls of a framework's tools as durable steps: what a call does is done once, also where the process is killed in it.
+"""Calls of a framework's tools as durable steps: a call takes effect once, even if the process is killed during it.
 
 A framework that goes on after a crash either runs the same call again, or asks the model anew, whose call then has
 another id. So a call is known by its id, and its *twin* by what it is: one of the same tool with the same arguments
@@ -28,7 +28,7 @@ from holdfast.session import Session, StepCall, encode_arguments
 Unknown: TypeAlias = Literal["tell", "rerun"] | Callable[[OutcomeUnknown], Any]
 """The handling of a call with an unknown outcome: tell the model, run it again, or look it up with this function."""
 
-# Results that frameworks and adapters put in for calls that were cut off: they do not say what the call did.
+# Results that frameworks and adapters insert for interrupted calls: they do not say what the call did.
 _PUT_IN = frozenset({LOST, "Tool was interrupted.", "The tool call was interrupted before a result was produced."})
 _REMEMBERED = 4096  # calls of this process: enough for all that one run makes
 
@@ -51,11 +51,11 @@ class ResultForm(NamedTuple):
     encode: Callable[[Any], Any] = lambda value: value
     decode: Callable[[Any, ToolCall], Any] = lambda value, _: value
     names: Callable[[str], str] | None = None
-    """Of a framework that does not tell a tool the id of its call: the tool's own name, of what a model calls it."""
+    """For a framework that does not pass the call's id to a tool: returns the tool's own name for the model's name."""
 
 
 class DurableCalls:
-    """Runs the calls of tools, each of them once."""
+    """Runs tool calls, each of them once."""
 
     def __init__(self, unknown: Unknown, form: ResultForm) -> None:
         if not callable(unknown) and unknown not in ("tell", "rerun"):
@@ -64,7 +64,7 @@ class DurableCalls:
         self._mine: dict[str, None] = {}  # steps that this process is at, has ended or found answered: none is a twin
 
     def run(self, place: AdapterSession, call: ToolCall, act: Callable[[], Any]) -> Any:
-        """Do a call, or give what became of it. The session is held meanwhile."""
+        """Make a call, or return its earlier outcome. The session is held meanwhile."""
         with place.writing() as session:
             plan = _Plan(self, session, place, call)
             try:

@@ -1,4 +1,4 @@
-"""A list of messages of a framework, kept as the conversation of a session."""
+"""A framework's list of messages, kept as the conversation of a session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MessageHistory:
 
     def append(self, items: Sequence[dict[str, Any]]) -> None:
         """Record items, all or none of them; they are on the medium when this returns."""
-        # Encoded before the session is taken: what is refused then has kept nobody waiting.
+        # Encoded before the session is taken, so that refused data keeps nobody waiting.
         self.place.write(self._recording(self.units.form.words(items)))
 
     async def aappend(self, items: Sequence[dict[str, Any]]) -> None:
@@ -35,7 +35,7 @@ class MessageHistory:
         await self.place.awrite(self._recording(self.units.form.words(items)))
 
     def change(self, decide: Callable[[list[Unit]], Change]) -> None:
-        """Take messages back, and record others, as is decided on all there is; the log keeps both."""
+        """Retract messages and record others, decided on the current contents; the log keeps both."""
 
         def tell(units: list[Unit]) -> Words:
             gone, instead = decide(units)
@@ -44,7 +44,7 @@ class MessageHistory:
         self.record(tell)
 
     def record(self, tell: Callable[[list[Unit]], Words]) -> None:
-        """Record what is to be told of all there is, which is asked while nobody else can write."""
+        """Record the events that ``tell`` returns for the current contents while nobody else can write."""
         self.place.write(self._recording(tell))
 
     async def arecord(self, tell: Callable[[list[Unit]], Words]) -> None:
@@ -61,20 +61,20 @@ class MessageHistory:
 
 
 def missing(known: Sequence[Any], given: Sequence[Any], session_id: str) -> list[Any]:
-    """Return the items of a conversation to bring over that are not recorded yet.
+    """Return the items of an imported conversation that are not recorded yet.
 
     Nothing if all of it is, also where the conversation went on since. Raises UsageError if what is
     on record is another conversation.
     """
     shared = min(len(known), len(given))
-    # Two conversations under one id must not be mixed: neither could be told from the log.
+    # Two conversations under one id must not be mixed: they could not be separated again.
     if list(known[:shared]) != list(given[:shared]):
         raise UsageError(f"session {session_id} holds another conversation than is brought over")
     return list(given[shared:])
 
 
 class States(LogReader):
-    """Values by name that a framework saves again and again; a value is recorded as a change of the one before it."""
+    """Values by name that a framework saves repeatedly; each is recorded as a change of the previous one."""
 
     def __init__(self, place: AdapterSession, tool: str) -> None:
         self._tool = tool
@@ -86,7 +86,7 @@ class States(LogReader):
         self._last: Any = None
 
     def record(self, name: str, value: Any, tell: Callable[[], Words] = list) -> None:
-        """Record a value, on the medium, with the words of ``tell``, asked when nobody else can write."""
+        """Record a value, on the medium, with the events that ``tell`` returns while nobody else can write."""
 
         def told() -> Words:
             state = {"name": name, "change": difference(self._last, value)}
@@ -95,7 +95,7 @@ class States(LogReader):
         self.write(told)
 
     def remove(self, name: str) -> None:
-        """Take a value back; the log keeps it."""
+        """Retract a value; the log keeps it."""
         self.write(lambda: [stored(tool=self._tool, removed=name)])
 
     def _take(self, event: Event) -> None:

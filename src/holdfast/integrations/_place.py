@@ -27,7 +27,7 @@ from holdfast.session import Patience, Session, Timers, WhenForgotten, resolve_b
 Library: TypeAlias = "holdfast.Holdfast | str | os.PathLike[str] | None"  # what an adapter takes as its ``hf``
 
 Act: TypeAlias = Callable[[Session], Sequence[Event]]
-"""Something that is done with a session that is held; it gives what it recorded."""
+"""An action on a held session; it returns what it recorded."""
 
 _WAIT_MS = 10_000
 _IDLE_MS = 1_000
@@ -40,14 +40,14 @@ _timers = Timers()
 
 
 def library_of(hf: Library) -> holdfast.Holdfast:
-    """Return the library for an adapter: the given one, or one opened once for this process."""
+    """Return the library for an adapter: the given one, or one that this process opens once."""
     if isinstance(hf, holdfast.Holdfast):
         return hf
     if not isinstance(hf, (str, os.PathLike, type(None))):
         raise UsageError(f"hf is a Holdfast, a store's address or None, not {type(hf).__name__}")
     where = None if hf is None else os.fspath(hf)
     with _opened_lock:
-        # One Holdfast for a place: two would lock each other out within the process.
+        # One Holdfast for each place: two would lock each other out within the process.
         known = _opened.get(where)
         if known is None or known.closed:
             known = _opened[where] = holdfast.open(where)
@@ -99,7 +99,7 @@ def _session_of(library: holdfast.Holdfast, framework: str, foreign_id: str, sco
 
 
 class AdapterSession:
-    """One session, with a link to what its framework calls it: read it at any time, hold it while writing."""
+    """One session, linked to its framework's id: it can be read at any time, and is held while writing."""
 
     def __init__(
         self,
@@ -117,11 +117,11 @@ class AdapterSession:
         self._wait_ms = wait_ms
         self._host: Host[str, Session] = Host(idle_ms=idle_ms, timers=_timers)
         self._takings = 0
-        # Nobody says when a conversation ends: it is closed with the adapter, or with the process.
+        # Frameworks do not say when a conversation ends: it is closed with the adapter or the process.
         WhenForgotten(self, self._host.close_quietly)
 
     def held(self) -> tuple[int, int] | None:
-        """Which taking of the session this is (one means nobody else wrote), and its newest seq; None if not held."""
+        """How often the session was taken (unchanged: nobody else wrote), and its newest seq; None if not held."""
         held = self._host.get(self.id)
         return None if held is None else (self._takings, held.seq)
 
@@ -136,7 +136,7 @@ class AdapterSession:
     def events(self, start: int = 0, limit: int | None = None) -> Iterator[Event]:
         """Yield the recorded events, with large payloads in place; nothing if there is no session yet."""
         try:
-            # From the end: of a log of any length, only what was not read before is read.
+            # From the end, so that of a log of any length only the new events are read.
             found = self.library.events(self.id, start, limit=limit, reverse=start > 0)
         except NotFound:
             return iter(())
@@ -155,7 +155,7 @@ class AdapterSession:
         return self._host.ause(self.id, self._open, self._patience())
 
     def write(self, act: Act) -> None:
-        """Do something with the session; what it recorded is on the medium when this returns."""
+        """Run an action on the session; its events are on the medium when this returns."""
         with self.writing() as session:
             if act(session):
                 session.barrier()
@@ -167,7 +167,7 @@ class AdapterSession:
                 await session.abarrier()
 
     def close(self) -> None:
-        """Give the session back now. It is taken again when something is written."""
+        """Release the session now. It is taken again for the next write."""
         self._host.let_go(self.id, used=True)
 
     def exists(self) -> bool:
@@ -175,16 +175,16 @@ class AdapterSession:
         return self.library.exists(self.id)
 
     def delete(self) -> None:
-        """Give the session back, and move it to the trash; ``undelete`` brings it back."""
+        """Release the session, and move it to the trash; ``undelete`` brings it back."""
         self.close()
         if self.exists():
             self.library.delete(self.id)
 
     def _open(self) -> Session:
-        # A process that died here before must not keep the next one from going on.
+        # A process that died at this point must not prevent the next one from continuing.
         session = self.library.session(self.id, repair="auto")
         self._takings += 1
-        # The link is what other processes find a conversation of the framework by.
+        # Other processes find a conversation of the framework by this link.
         if not session.restored:
             session.append("link", dict(self._link))
         return session
@@ -223,25 +223,25 @@ _Kept = TypeVar("_Kept", bound=_Placed)
 
 
 class Recent(Generic[_Key, _Kept]):
-    """Conversations by what they are called, each made when it is asked for, and one object as long as anybody has it.
+    """Conversations by name, created on request; there is one object for each while anybody uses it.
 
     The few hundred that were asked for last are kept. Of the others those go that nobody has, and
     whose session is not held; asked for again, they are made and read anew.
     """
 
     def __init__(self, make: Callable[[_Key], _Kept]) -> None:
-        # What makes them must not hold the adapter: sessions are closed when that is forgotten.
+        # The factory must not keep the adapter alive: its sessions are closed when it is collected.
         self._make = make
         self._lock = threading.Lock()
         self._last: OrderedDict[_Key, _Kept] = OrderedDict()
-        # Two objects for one conversation would wait for each other: who has the first keeps it.
+        # Two objects for one conversation would wait for each other: the first one is kept.
         self._known: WeakValueDictionary[_Key, _Kept] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return len(self._last)
 
     def __call__(self, key: _Key) -> _Kept:
-        """Return the one of this name. Keep it while it is used."""
+        """Return the one with this name. Keep a reference while using it."""
         with self._lock:
             found = self._known.get(key)
             if found is None:
@@ -257,12 +257,12 @@ class Recent(Generic[_Key, _Kept]):
             return found
 
     def pop(self, key: _Key) -> _Kept | None:
-        """Forget the one of this name; None if there was none."""
+        """Forget the one with this name and return it; None if there was none."""
         with self._lock:
             self._last.pop(key, None)
             return self._known.pop(key, None)
 
     def known(self) -> dict[_Key, _Kept]:
-        """Return all that are kept here, and those in use."""
+        """Return all that are cached here, and those in use."""
         with self._lock:
             return dict(self._known.items())

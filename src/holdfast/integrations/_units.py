@@ -1,4 +1,4 @@
-"""A framework's items as events, and back: the same item comes out that went in.
+"""A framework's items as events, and back without changes.
 
 One item is a *unit*: one event or a few, written together. They say what it says in our words, so
 that everything that reads sessions can read it; the first of them carries which framework it is
@@ -28,14 +28,14 @@ from holdfast.model import Event
 from holdfast.replay import Provider, from_dialect
 from holdfast.session import Session
 
-# What a session's log says, kept from one reading to the next: only what is new is read again.
+# The contents of a session's log, kept from one reading to the next, so that only new events are read.
 Words = list[tuple[str, dict[str, Any]]]  # types and data of events to be
 Drafts: TypeAlias = "Sequence[Event | tuple[str, dict[str, Any]]]"
 Same: TypeAlias = Callable[[Any, Any], bool]
 
 
 class LogReader(ABC):
-    """Takes the events of a place one after the other, each of them once.
+    """Takes the events of a place in order, each of them once.
 
     A log that is another one than before (begun anew, repaired, redacted) is read from its
     beginning. Keep ``lock`` while looking at what was read, or acting on it.
@@ -62,11 +62,11 @@ class LogReader(ABC):
     def catch_up(self) -> None:
         """Take in what is new in the log."""
         with self.lock:
-            # What is held here is written here alone: there may be nothing new to be read.
+            # Only this object writes to a session that it holds, so there may be nothing new to read.
             held = self.place.held()
             if held is not None and held == (self._taking, self._next - 1):
                 return
-            # A log that was begun anew or redacted is another one: nothing that was read of it counts.
+            # A log that was created again or redacted is a different one: everything read before is discarded.
             if (log := self.place.log_id()) != self._log:
                 self._turn_to(log)
             for event in self.place.events(self._next):
@@ -75,9 +75,9 @@ class LogReader(ABC):
             self._taking = held[0] if held else -1
 
     def take(self, recorded: Iterable[Event]) -> None:
-        """Take in what was just written, so that it need not be read."""
+        """Take in events that were just written, so that they need not be read."""
         with self.lock:
-            # Only while the session is held nothing can have come in between.
+            # Only while the session is held can no other event have been written in between.
             held = self.place.held()
             if held is None or held[0] != self._taking:
                 return  # others may have written since the last reading: the next one sees it all
@@ -94,14 +94,14 @@ class LogReader(ABC):
                 self.catch_up()
                 recorded = session.extend(tell())
                 self.take(recorded)
-                # What `take` was not sure to follow is read; else this costs nothing.
+                # Reads the events that `take` could not be sure of; otherwise this costs nothing.
                 self.catch_up()
                 return recorded
 
         return act
 
     def write(self, tell: Callable[[], Drafts]) -> None:
-        """Record what there is to tell; it is on the medium when this returns."""
+        """Record the pending events; they are on the medium when this returns."""
         self.place.write(self.recording(tell))
 
     @abstractmethod
@@ -134,7 +134,7 @@ class Unit(NamedTuple):
 
     @property
     def fresh(self) -> Any:
-        """A copy of the item, for those who may change it; what was read stays as it was."""
+        """A copy of the item that callers may change."""
         return fresh(self.item)
 
     @property
@@ -157,7 +157,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def cleaned(item: Any) -> Any:
-    """Plain data that a line of the log can carry; the same object if it is such already."""
+    """Return data that a line of the log can contain; the same object if it is plain already."""
     try:
         told = _encode(item)
     except UnicodeEncodeError:
@@ -216,7 +216,7 @@ class Form(NamedTuple):
         if len(words) > 1:
             mark["span"] = len(words)
         rest = difference(self.rebuild(words), item)
-        # Words that were cleaned cannot give the item back, so all of it stands beside them.
+        # The item cannot be restored from cleaned text, so the whole item is stored beside it.
         if plain is not item:
             rest = {"text": json.dumps(item)}
         if rest is not None:
@@ -258,7 +258,7 @@ class UnitReader(LogReader):
         mark = event.data.get("adapter") if event.type in _OF_UNITS else ""
         if mark and self.form.has(mark):
             self._begun, self._missing = [event], event.data.get("span", 1)
-        # Events of one unit stand together; one with a mark of its own begins another.
+        # Events of one unit are adjacent; an event with a mark of its own begins the next unit.
         elif self._missing and mark is None:
             self._begun.append(event)
         else:
@@ -270,11 +270,11 @@ class UnitReader(LogReader):
 
     @abstractmethod
     def _take_own(self, events: list[Event], item: Any) -> None:
-        """Take in an item of the form, and the events by which it was told."""
+        """Take in an item of the form, and the events that recorded it."""
 
     @abstractmethod
     def _take_foreign(self, event: Event) -> None:
-        """Take in an event that is no part of a unit."""
+        """Take in an event that is not part of a unit."""
 
 
 class Units(UnitReader):
@@ -305,7 +305,7 @@ class Units(UnitReader):
             self._amend(event.data)
         elif event.type == "retracted":
             for seq in event.data.get("seqs", ()):
-                # A unit goes with any of its events: half of one is no item of the framework.
+                # Retracting one event of a unit retracts the unit: a part of it is not an item of the framework.
                 unit = self._units.pop(self._firsts.pop(seq, seq), None)
                 if unit is not None:
                     self._drop(unit)
@@ -372,7 +372,7 @@ def voices(units: list[Unit]) -> list[Unit]:
     made: list[Unit] = []
     side = ""
     for unit in units:
-        # Sub-agents speak in runs of their own, which are no part of the conversation.
+        # Messages of sub-agents are in separate runs, which are not part of the conversation.
         if unit.run is not None:
             continue
         if unit.own:
@@ -457,10 +457,10 @@ def _blocks_of(type: str, data: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"type": "thinking", "thinking": content, **signature}]
 
 
-# What a value has that another one lacks, in as few bytes as that takes.
+# The difference between two values, in as few bytes as possible.
 #
-# An event says what a framework's item says in our words; beside it stands only what those words do
-# not carry. These forms are on disk: they may gain members, and never change.
+# An event has the content of a framework's item in our form; beside it is only what this form does
+# not contain. These forms are on disk: members may be added, but nothing may be changed.
 def difference(base: Any, given: Any) -> dict[str, Any] | None:
     """Return the change that turns ``base`` into ``given``; None if they are the same."""
     if type(base) is type(given):
@@ -506,7 +506,7 @@ def _of_maps(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any] | No
 
 
 def _of_lists(base: list[Any], given: list[Any]) -> dict[str, Any] | None:
-    # Of different lengths: where they begin to differ, and what follows there.
+    # For different lengths: the first difference, and everything after it.
     if len(base) != len(given):
         kept = alike(base, given, lambda one, other: difference(one, other) is None)
         return {"keep": kept, "add": given[kept:]} if kept else {"is": given}

@@ -38,7 +38,7 @@ _TOOL = "adk"
 
 
 class _KitSession(Units):
-    """One session of the kit: where it is, and what it holds."""
+    """One session of the kit: its place and its contents."""
 
     def _begin_again(self) -> None:
         super()._begin_again()
@@ -156,7 +156,7 @@ class HoldfastSessionService(BaseSessionService):
         limit: int | None = None,
         offset: int = 0,
     ) -> ListSessionsResponse:
-        """Sessions without their events, the one used last at the end.
+        """Return the sessions without their events, the last used one at the end.
 
         ``newest_first``, ``limit`` and ``offset`` are ours: pages of the sessions used last. Of
         sessions that are not on the page only the beginning is read.
@@ -168,7 +168,7 @@ class HoldfastSessionService(BaseSessionService):
             if app == app_name and user_id in (None, user):
                 chosen.append((written.get(SESSIONS + id, 0), user, link["id"]))
         chosen.sort(reverse=newest_first)
-        # A page of the sessions by when they were written; on it, by what they say themselves.
+        # Pages of sessions by their time of change; within a page, by the time in the sessions themselves.
         page = chosen[offset : None if limit is None else offset + limit]
         found = [self._read(app_name, user, id, whole=False) for _, user, id in page]
         found.sort(key=lambda one: (one.last_update_time, one.user_id, one.id), reverse=newest_first)
@@ -205,7 +205,7 @@ class HoldfastSessionService(BaseSessionService):
         def append(written: Written, shared: Words) -> Sequence[Recorded]:
             with kept.lock:
                 units = kept.newest(_RETRIED)
-                # A runner that was cut off delivers its last events again.
+                # A runner that was interrupted delivers its last events again.
                 if any(unit.own and unit.item == item for unit in units):
                     return []
                 _check_not_stale(session, units)
@@ -221,7 +221,7 @@ class HoldfastSessionService(BaseSessionService):
         return self._commit_event_to_session(session, event)
 
     async def close(self) -> None:
-        """Give all sessions back to other processes now, rather than after a rest."""
+        """Release all sessions to other processes now, rather than after the idle time."""
         for kept in self._kept.known().values():
             await asyncio.to_thread(kept.place.close)
 
@@ -252,7 +252,7 @@ class HoldfastSessionService(BaseSessionService):
         return session
 
     async def _write(self, kept: _KitSession, shared: dict[str, Values], act: Callable[[Written, Words], Any]) -> bool:
-        """Record something with the changes of shared state that it makes, all or nothing; whether anything was."""
+        """Record events with their changes of shared state, all or nothing; return whether there were any."""
         async with kept.place.awriting() as written:
             announced = Announced(self._shared, {})
             if shared:
@@ -261,7 +261,7 @@ class HoldfastSessionService(BaseSessionService):
                 announced = await asyncio.to_thread(self._shared.announce, changes, kept.place.id, written.seq)
             try:
                 recorded = act(written, announced.words)
-            # Also when the task is cancelled: an announcement must not stay without its event.
+            # Even if the task is cancelled: an announcement must not remain without its event.
             except BaseException:
                 await asyncio.to_thread(announced.end, happened=False)
                 raise
@@ -275,7 +275,7 @@ class HoldfastSessionService(BaseSessionService):
 def durable(
     tool: BaseTool | Callable[..., Any], *, session: HoldfastSessionService, unknown: Unknown = "tell"
 ) -> BaseTool:
-    """Return a tool whose effect is there once for each call, also where the process is killed in it.
+    """Return a tool whose effect happens once for each call, even if the process is killed during it.
 
     Intent and result are kept in the session that ``session``, the runner's service, keeps. A call that was cut off is
     not run again, under whatever id it comes: the model is told that its outcome is unknown. With ``unknown="rerun"``
@@ -286,7 +286,7 @@ def durable(
 
 
 class _Asks(Exception):
-    """The tool asks somebody first; the same call comes again."""
+    """The tool asks a person first; the same call is made again later."""
 
 
 class _DurableTool(BaseTool):
@@ -304,7 +304,7 @@ class _DurableTool(BaseTool):
         return bool(await self._inner.check_require_confirmation(args, tool_context))
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> Any:
-        """Carry out a call of the model."""
+        """Make a call of the model."""
         about = tool_context.session
         place = self._service._of(about.app_name, about.user_id, about.id).place  # noqa: SLF001 - of this module
         asking: list[Any] = []
@@ -331,7 +331,7 @@ def _plain_result(result: Any) -> Any:
 async def bring_over(
     source: BaseSessionService, app_name: str, hf: Library = None, *, user_id: str | None = None
 ) -> int:
-    """Record what is new of the sessions of an app, and their state, that another service holds; how many events."""
+    """Record the new events of an app's sessions in another service, and their state; return the number of events."""
     target, count = HoldfastSessionService(hf), 0
     for listed in (await source.list_sessions(app_name=app_name, user_id=user_id)).sessions:
         named = {"app_name": app_name, "user_id": listed.user_id}
@@ -348,7 +348,7 @@ async def bring_over(
             if event.id not in recorded:
                 await target.append_event(known, event)
                 count += 1
-        # What several sessions share is as it is now, not as the last of their events left it.
+        # Shared state has its current values, not those of the session's last event.
         now = _owned(app_name, listed.user_id, by_owner(_plain(session.state)))
         with target._of(app_name, listed.user_id, listed.id).place.writing() as written:  # noqa: SLF001 - of this module
             for key, values in now.items():
@@ -360,7 +360,7 @@ _RETRIED = 16  # an event that is delivered again comes soon after the first tim
 
 
 def _owned(app_name: str, user_id: str, given: dict[str, Values]) -> dict[str, Values]:
-    """Changes of shared state by the document that they are kept in."""
+    """Return the changes of shared state by the document in which they are stored."""
     found = {_key(app_name): given["app"], _key(app_name, user_id): given["user"]}
     return {key: values for key, values in found.items() if values}
 
@@ -379,7 +379,7 @@ def _plain(value: dict[str, Any]) -> dict[str, Any]:
 def _check_not_stale(session: Session, units: list[Unit]) -> None:
     marker = session._storage_update_marker  # noqa: SLF001 - where the kit keeps it
     if marker is not None and marker != _marker(units):
-        # With the words of the kit's own services, by which programs may know it.
+        # With the message of the kit's own services, by which programs may recognise it.
         raise StaleSessionError(f"session {session.id} has been modified in storage since it was loaded: read it again")
 
 

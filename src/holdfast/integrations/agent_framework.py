@@ -31,7 +31,7 @@ _WORKFLOWS = "agent-framework-workflow"
 
 
 class HoldfastHistoryProvider(HistoryProvider):
-    """Messages of agents, each session of theirs kept as one of Holdfast.
+    """Messages of agents; each of their sessions is a session of Holdfast.
 
     ``hf`` is a Holdfast, a store URL or path, or None for the default place; the other options are
     those of every history provider. With ``skip_excluded``, messages that a compaction has excluded
@@ -56,7 +56,7 @@ class HoldfastHistoryProvider(HistoryProvider):
         return [one for one in messages if not (self.skip_excluded and one.additional_properties.get("_excluded"))]
 
     async def before_run(self, *, context: SessionContext, **about: Any) -> None:
-        """Load the history; a call that was cut off has a result that says so, for the model."""
+        """Load the history; an interrupted call has a result that says so, for the model."""
         await super().before_run(context=context, **about)
         loaded = context.context_messages.get(self.source_id)
         if loaded:
@@ -65,12 +65,12 @@ class HoldfastHistoryProvider(HistoryProvider):
     async def save_messages(
         self, session_id: str | None, messages: Sequence[Message], *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
-        """Record messages, all or none, but for those handed over again; nothing without a session's id."""
+        """Record messages, all or none, except those sent again; nothing without a session id."""
         if session_id is None or not messages:
             return
 
         def tell(units: list[Unit]) -> Words:
-            # As the framework's own providers do. No more of the end can be what begins these.
+            # As the framework's own providers do. The overlap cannot be longer than these messages.
             known = [message_of(unit) for unit in units[-len(messages) :]]
             return FORM.words(map(as_item, _filter_new(known, messages)))
 
@@ -94,7 +94,7 @@ class HoldfastAgentSessionStore:
 
     @unblocked
     def set(self, session_id: str, session: AgentSession) -> None:
-        """Record a session in the place of what was recorded of it."""
+        """Record a session, replacing its earlier record."""
         self._of(session_id).record(session_id, session.to_dict())
 
     @unblocked
@@ -126,9 +126,9 @@ class HoldfastCheckpointStorage:
 
     @unblocked
     def save(self, checkpoint: WorkflowCheckpoint) -> str:
-        """Record a checkpoint; its id. Raises WorkflowCheckpointException for what cannot be."""
+        """Record a checkpoint and return its id. Raises WorkflowCheckpointException if it cannot be recorded."""
         encoded = encode_checkpoint_value(checkpoint.to_dict())
-        # What could not be loaded again must not be recorded as if it could.
+        # A checkpoint that could not be loaded again must not be recorded.
         decode_checkpoint_value(encoded, allowed_types=self._allowed)
         self._of(checkpoint.workflow_name).record(checkpoint.checkpoint_id, encoded)
         return str(checkpoint.checkpoint_id)
@@ -150,7 +150,7 @@ class HoldfastCheckpointStorage:
 
     @unblocked
     def delete(self, checkpoint_id: str) -> bool:
-        """Remove a checkpoint; whether there was one. The log keeps it."""
+        """Remove a checkpoint, and return whether there was one. The log keeps it."""
         found = self._find(checkpoint_id)
         if found is not None:
             found.remove(checkpoint_id)
@@ -183,7 +183,7 @@ class HoldfastCheckpointStorage:
 
 
 async def bring_over(source: HistoryProvider, session_id: str, hf: Library = None) -> int:
-    """Record the messages that another history provider holds; how many were new, which is all it records."""
+    """Record the new messages of another history provider, and return their number."""
     target = HoldfastHistoryProvider(hf)
     units = await asyncio.to_thread(target._of(session_id).read)  # noqa: SLF001 - of this module
     known = [as_item(message_of(unit)) for unit in units]

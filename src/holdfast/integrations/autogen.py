@@ -54,7 +54,7 @@ class HoldfastState:
         await asyncio.to_thread(self._save, state)
 
     async def load(self, agent: _Stateful) -> bool:
-        """Give an agent or a team the state that was saved; whether there was one.
+        """Load the saved state into an agent or a team, and return whether there was one.
 
         An agent without a state of its own is given what other frameworks said in the session.
         """
@@ -65,7 +65,7 @@ class HoldfastState:
         return True
 
     def close(self) -> None:
-        """Give the session back to other processes now, rather than after a rest."""
+        """Release the session to other processes now, rather than after the idle time."""
         self._history.place.close()
 
     def _save(self, state: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ class HoldfastState:
 
     def _tell_thread(self, thread: list[dict[str, Any]]) -> Words:
         """Return the changes that make these the recorded messages, if nobody else saved in between."""
-        # A state is saved whole: the later of two would undo what the earlier one said.
+        # A state is saved as a whole: the later of two would undo the changes of the earlier one.
         if self._known not in (None, self._states.at.get(_NAME, -1)):
             told = f"the state of {self.session_id} was saved elsewhere since it was loaded here"
             raise Fenced(told, session_id=self._history.place.id, remedy="Load it again, and go on from there.")
@@ -99,7 +99,7 @@ class HoldfastState:
 
 
 async def bring_over(source: Mapping[str, Any] | str | bytes, session_id: str, hf: Library = None) -> int:
-    """Record what ``save_state`` of an agent or a team gave, or its JSON; how many messages.
+    """Record a state that ``save_state`` returned, or its JSON; return the number of messages.
 
     Done again, it records only what is new there. Raises UsageError if that is no state, or if what
     is on record is another conversation.
@@ -123,7 +123,7 @@ def _bring(target: HoldfastState, state: dict[str, Any]) -> int:
     if recorded is None or new:
         target._save(state)  # noqa: SLF001 - as above
     elif not _thread(state) and recorded != state:
-        # Without messages nothing tells which of the two is the newer one.
+        # Without messages it is unknown which of the two is newer.
         raise UsageError(f"session {target.session_id} holds another state than is brought over")
     return len(new)
 
@@ -204,7 +204,7 @@ def _blocks(item: dict[str, Any]) -> list[dict[str, Any]]:
     content, thought = item.get("content"), item.get("thought")
     made: list[dict[str, Any]] = []
     if isinstance(thought, str) and thought:
-        # What is said beside calls is a thought here; beside a text it is one.
+        # AutoGen has text beside calls as a thought; beside a text, a thought is thinking.
         beside_calls = isinstance(content, list)
         made.append({"type": "text", "text": thought} if beside_calls else {"type": "thinking", "thinking": thought})
     if isinstance(content, dict):  # of a structured message

@@ -38,7 +38,7 @@ _TOOL = "claude-sdk"
 
 
 class _Transcripts(Units):
-    """One session of the SDK: what it holds, and its summary as far as it was made."""
+    """One session of the SDK: its entries, and its summary so far."""
 
     def _begin_again(self) -> None:
         super()._begin_again()
@@ -48,7 +48,7 @@ class _Transcripts(Units):
         self.folded_to = -1
 
     def of(self, subpath: str | None) -> list[Unit]:
-        """Return the entries of the main transcript, or of one beside it."""
+        """Return the entries of the main transcript, or of another one."""
         return [unit for unit in self.read() if unit.own and unit.run == subpath]
 
     def _add(self, unit: Unit) -> None:
@@ -85,7 +85,7 @@ class HoldfastSessionStore:
             new: dict[Any, Any] = {}
             for number, entry in enumerate(cast("list[dict[str, Any]]", entries)):
                 id = _id(entry)
-                # The SDK may hand entries over again: what has an id is known by it.
+                # The SDK may send entries again: those with an id are recognised by it.
                 if id is None:
                     new[number] = entry
                 elif (subpath, id) not in kept.known:
@@ -140,7 +140,7 @@ class HoldfastSessionStore:
         for id, kept, changed in self._sessions(project_key):
             key: SessionKey = {"project_key": project_key, "session_id": id}
             with kept.lock:
-                # A summary is folded, entry by entry: those that it has are not folded again.
+                # A summary is a fold over entries; entries that it contains are not folded again.
                 new = [unit for unit in kept.of(None) if unit.seqs[0] > kept.folded_to]
                 if new:
                     kept.summary = fold_session_summary(kept.summary, key, [unit.item for unit in new])
@@ -153,7 +153,7 @@ class HoldfastSessionStore:
 def durable(
     tool: SdkMcpTool[Any], *, session: HoldfastSessionStore, key: SessionKey, unknown: Unknown = "tell"
 ) -> SdkMcpTool[Any]:
-    """Return a tool whose effect is there once for each call, also where the process is killed in it.
+    """Return a tool whose effect happens once for each call, even if the process is killed during it.
 
     For tools of your own, which ``create_sdk_mcp_server`` serves. Intent and result are kept in the session of ``key``
     that ``session``, the store, keeps. A call that was cut off is not run again: the model is told that its outcome is
@@ -166,7 +166,7 @@ def durable(
     calls = DurableCalls(unknown, ResultForm(_told, names=lambda name: name.rpartition("__")[2]))
 
     async def handler(args: Any) -> dict[str, Any]:
-        # The SDK does not say which call of the model this is: it is known by its tool and arguments.
+        # The SDK does not say which call of the model this is, so it is identified by its tool and arguments.
         call = ToolCall(uuid4().hex, tool.name, args)
         act = lambda: from_thread.run(tool.handler, args)  # noqa: E731 - on the loop, trio's or asyncio's
         return cast("dict[str, Any]", await run_sync(calls.run, place, call, act))
@@ -179,7 +179,7 @@ def _told(text: str, _: ToolCall) -> dict[str, Any]:
 
 
 async def bring_over(source: SessionStore, project_key: str, hf: Library = None) -> int:
-    """Record the transcripts of a project that another store holds; how many entries were new, which are recorded."""
+    """Record the new entries of a project's transcripts in another store, and return their number."""
     target, count = HoldfastSessionStore(hf), 0
     for session in await source.list_sessions(project_key):
         main: SessionListSubkeysKey = {"project_key": project_key, "session_id": session["session_id"]}

@@ -43,7 +43,7 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """All messages in their order.
+        """All messages in order.
 
         A call that was cut off has a result that says so, once something else follows: a model
         refuses a call without one.
@@ -52,11 +52,11 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
 
     @unblocked
     def aget_messages(self) -> list[BaseMessage]:
-        """All messages in their order."""
+        """All messages in order."""
         return self.messages
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Record messages. Raises UsageError, and records none, if one is no plain data."""
+        """Record messages. Raises UsageError, and records none, if one cannot be converted to plain data."""
         self._history.append(_items(messages))
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
@@ -64,18 +64,18 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
         await self._history.aappend(_items(messages))
 
     def clear(self) -> None:
-        """Take all messages back. The log keeps them; the conversation begins anew."""
+        """Retract all messages. The log keeps them; the conversation starts again."""
         self._history.change(lambda units: (units, []))
 
     aclear = unblocked(clear)
 
     def close(self) -> None:
-        """Give the session back to other processes now, rather than after a rest."""
+        """Release the session to other processes now, rather than after the idle time."""
         self._history.place.close()
 
 
 def bring_over(source: BaseChatMessageHistory, session_id: str, hf: Library = None) -> int:
-    """Record what another history holds; how many messages. Done again, it records only what is new there."""
+    """Record the messages of another history; return their number. Repeated, it records only new ones."""
     target = HoldfastChatMessageHistory(session_id, hf)
     known = messages_of(target._history.read())  # noqa: SLF001 - of this module
     messages = missing(known, source.messages, session_id)
@@ -87,7 +87,7 @@ def bring_over(source: BaseChatMessageHistory, session_id: str, hf: Library = No
 def durable(
     tool: BaseTool | Callable[..., Any], *, session: HoldfastChatMessageHistory, unknown: Unknown = "tell"
 ) -> BaseTool:
-    """Return a tool whose effect is there once for each call, also where the process is killed in it.
+    """Return a tool whose effect happens once for each call, even if the process is killed during it.
 
     Intent and result are kept in ``session``, which keeps the conversation. Invoke it with a call of a model, which
     has an id. A call that was cut off is not run again, under whatever id it comes: the model is told that its outcome
@@ -101,7 +101,7 @@ def durable(
 def durable_tool(
     tool: BaseTool | Callable[..., Any], find_place: Callable[[Any], AdapterSession], unknown: Unknown
 ) -> BaseTool:
-    """Return a tool that is carried out once for each call, in the session that is found by the config of a run."""
+    """Return a tool that runs once for each call, in the session that a run's config names."""
     inner: BaseTool = tool if isinstance(tool, BaseTool) else as_tool(tool)
     names = ("name", "description", "args_schema", "return_direct", "response_format", "metadata", "tags")
     about = {name: getattr(inner, name) for name in names}
@@ -117,11 +117,11 @@ class _DurableTool(BaseTool):
 
     @property
     def func(self) -> Any:
-        """The function itself, in which LangGraph looks for what is to be injected."""
+        """The function itself, which LangGraph inspects for arguments to inject."""
         return getattr(self.inner, "func", None) or getattr(self.inner, "coroutine", None)
 
     def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
-        """Carry out a call of a model."""
+        """Make a call of the model."""
         act = lambda: self.inner.invoke(input, config, **kwargs)  # noqa: E731 - one expression, used once
         return self.calls.run(self.find_place(config), self._call(input), act)
 
@@ -193,12 +193,12 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 def plain(message: BaseMessage) -> tuple[dict[str, Any], Model] | None:
     """Return a message as plain data, and its model; None if plain data would give a different message."""
-    # A class of the caller's own would have to be imported to be made again.
+    # Restoring a class of the caller's would require importing it.
     if type(message) not in _KINDS:
         return None
     item: dict[str, Any] = message_to_dict(message)
     try:
-        # What comes out must be what went in: not all that models dump can be read again.
+        # The restored message must equal the original: not everything that models dump can be read again.
         again: Any = msgspec.json.decode(_encode(item))
         made = from_item(again)
     except (ValueError, TypeError, UnicodeError):
@@ -219,7 +219,7 @@ def reference(item: dict[str, Any]) -> str:
 
 
 class Model:
-    """A message that nobody else has, to copy: to make one anew of plain data takes ten times as long."""
+    """A private message to copy: creating one from plain data takes ten times as long."""
 
     __slots__ = ("_containers", "_message")
 
@@ -252,7 +252,7 @@ _set = object.__setattr__  # as pydantic's own copy does: to set a member is to 
 
 
 class _SeenMessage(weakref.ref[BaseMessage]):
-    """A message that was seen, as long as it lives."""
+    """A weak reference to a message that was seen."""
 
     __slots__ = ("key", "model", "reference")
     key: int
@@ -261,7 +261,7 @@ class _SeenMessage(weakref.ref[BaseMessage]):
 
 
 class Known:
-    """Messages whose reference is known, as long as they live and are not changed.
+    """Messages whose reference is known, until they are collected or changed.
 
     A state holds the same messages step after step: each is told once, not at every step.
     """
@@ -270,20 +270,20 @@ class Known:
         self._seen: dict[int, _SeenMessage] = {}
 
     def reference(self, message: BaseMessage) -> str | None:
-        """Return the reference of this very message, if it is unchanged."""
+        """Return the reference of this message object, if it is unchanged."""
         seen = self._seen.get(id(message))
         if seen is None or seen() is not message or not seen.model.is_like(message):
             return None
         return seen.reference
 
     def add(self, message: BaseMessage, model: Model, reference: str) -> None:
-        """Remember a message that is as the model is now."""
+        """Remember a message in its current state."""
         seen = _SeenMessage(message, self._forget)
         seen.key, seen.model, seen.reference = id(message), model, reference
         self._seen[seen.key] = seen
 
     def _forget(self, gone: weakref.ref[BaseMessage]) -> None:
-        # Its place may have been taken by another one already.
+        # Another message may have taken its place already.
         if isinstance(gone, _SeenMessage) and self._seen.get(gone.key) is gone:
             del self._seen[gone.key]
 
@@ -299,7 +299,7 @@ def _tell(item: dict[str, Any]) -> Words:
     content, calls = data["content"], data.get("tool_calls") or []
     blocks: list[Any] = [content] if isinstance(content, str) else list(content)
     if role == "assistant":
-        # Only the calls that the content does not name by itself, as some providers' does.
+        # Only the calls that are not in the content, as they are with some providers.
         named = {None, "", *(block.get("id") for block in blocks if isinstance(block, dict))}
         new = [call for call in calls if call.get("id") not in named]
         blocks += [{"type": "tool_use", "id": one["id"], "name": one["name"], "input": one["args"]} for one in new]

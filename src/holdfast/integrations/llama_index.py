@@ -26,7 +26,7 @@ _TOOL = "llama-index"
 
 
 class _ArchivedChat(Units):
-    """One key: its messages, and which of them a memory has put away."""
+    """One key: its messages, and which of them a memory has archived."""
 
     def _begin_again(self) -> None:
         super()._begin_again()
@@ -40,10 +40,10 @@ class _ArchivedChat(Units):
 
 
 class _History(MessageHistory):
-    """The messages of a key; a call of others that has no result is given one that says so."""
+    """The messages of a key; a call of others without a result gets one that says so."""
 
     def read(self) -> list[Unit]:
-        """Return all messages. One that was given here and is not recorded has no events."""
+        """Return all messages. A message that is not recorded yet has no events."""
         return answered(super().read())
 
     def status(self, unit: Unit) -> MessageStatus:
@@ -58,7 +58,7 @@ class _History(MessageHistory):
         return [unit for unit in units if status is None or self.status(unit) == status]
 
     def delete(self, choose: Callable[[list[Unit]], Sequence[Unit]]) -> list[ChatMessage]:
-        """Take those messages back that are chosen of all; what they were."""
+        """Retract the chosen messages, and return them."""
         gone: list[Unit] = []
 
         def decide(units: list[Unit]) -> Change:
@@ -98,7 +98,7 @@ class HoldfastChatStore(_OnChats, BaseChatStore):
     """
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """Make these the messages of a key; those that it begins with stay as they are."""
+        """Set the messages of a key; a common beginning stays as it is."""
         self._of(key).change(lambda known: _put(known, messages))
 
     def get_messages(self, key: str) -> list[ChatMessage]:
@@ -106,7 +106,7 @@ class HoldfastChatStore(_OnChats, BaseChatStore):
         return [message_of(unit) for unit in self._of(key).read()]
 
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
-        """Add a message, at the end or at a place among the others."""
+        """Add a message, at the end or at a position."""
         if idx is None:
             self._of(key).append([as_item(message)])
             return
@@ -119,24 +119,24 @@ class HoldfastChatStore(_OnChats, BaseChatStore):
         self._of(key).change(insert)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Take all messages back; None if there was none."""
+        """Retract all messages; None if there was none."""
         return self._of(key).delete(lambda units: units) or None
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Take one message back; None if there is none at this place."""
+        """Retract one message; None if there is none at this position."""
         return next(iter(self._of(key).delete(lambda units: _at(units, idx))), None)
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
-        """Take the newest message back; None if there is none."""
+        """Retract the newest message; None if there is none."""
         return self.delete_message(key, -1)
 
     def get_keys(self) -> list[str]:
-        """Return the keys with messages, of those that were begun here."""
+        """Return the keys with messages that were created here."""
         return self._keys()
 
 
 class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
-    """Chats for ``Memory``: what it puts away is archived, and stays in the conversation.
+    """Chats for ``Memory``: archived messages stay in the conversation.
 
     No call blocks the event loop. Places of messages are counted among all of a key.
     """
@@ -171,11 +171,11 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
 
     @unblocked
     def set_messages(self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE) -> None:
-        """Make these the messages of a key; those that it begins with stay as they are."""
+        """Set the messages of a key; a common beginning stays as it is."""
         history = self._of(key)
 
         def decide(known: list[Unit]) -> Change:
-            # A list of one status takes the place of all: places are counted among all of a key.
+            # A list of one status replaces all messages: positions are counted among all messages of a key.
             same = known == history.of_status(known, status)
             gone, new = _put(known, messages) if same else (known, [as_item(message) for message in messages])
             return gone, [_marked(item, status) for item in new]
@@ -184,24 +184,24 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
 
     @unblocked
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Take one message back; None if there is none at this place."""
+        """Retract one message; None if there is none at this position."""
         return next(iter(self._of(key).delete(lambda units: _at(units, idx))), None)
 
     @unblocked
     def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
-        """Take all messages of a status back (None: of any)."""
+        """Retract all messages with a status (None: any)."""
         history = self._of(key)
         history.delete(lambda units: history.of_status(units, status))
 
     @unblocked
     def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Take the oldest messages back that are active; what they were."""
+        """Retract the oldest active messages, and return them."""
         history = self._of(key)
         return history.delete(lambda units: history.of_status(units, MessageStatus.ACTIVE)[:n])
 
     @unblocked
     def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Put the oldest messages away that are active; what they are."""
+        """Archive the oldest active messages, and return them."""
         history, found = self._of(key), list[Unit]()
 
         def tell(units: list[Unit]) -> Words:
@@ -214,12 +214,12 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
 
     @unblocked
     def get_keys(self) -> list[str]:
-        """Return the keys with messages, of those that were begun here."""
+        """Return the keys with messages that were created here."""
         return self._keys()
 
 
 def bring_over(source: BaseChatStore, hf: Library = None) -> int:
-    """Record what another chat store holds, all its keys, as far as it is new; how many messages."""
+    """Record the new messages of all keys of another chat store; return their number."""
     target, count = HoldfastChatStore(hf), 0
     for key in source.get_keys():
         messages = missing(target.get_messages(key), source.get_messages(key), key)
@@ -229,7 +229,7 @@ def bring_over(source: BaseChatStore, hf: Library = None) -> int:
 
 
 async def abring_over(source: AsyncDBChatStore, hf: Library = None) -> int:
-    """Record what a store for ``Memory`` holds, such as a SQLAlchemyChatStore, and its archive."""
+    """Record the messages of a store for ``Memory``, such as a SQLAlchemyChatStore, and its archive."""
     target, count = HoldfastAsyncChatStore(hf), 0
     for key in await source.get_keys():
         given = await source.get_messages(key, None)
@@ -285,7 +285,7 @@ def message_of(unit: Unit) -> ChatMessage:
         return ChatMessage.model_validate(item)
     results = [block for block in unit.blocks if block["type"] == "tool_result"]
     if results:
-        # One message answers one call here: further results say whose they are in their text.
+        # In LlamaIndex a message answers one call: further results name their calls in their text.
         return ChatMessage.model_validate(_result(results[0], results[1:]))
     return ChatMessage.model_validate({"role": unit.item["role"], "blocks": [_part(block) for block in unit.blocks]})
 

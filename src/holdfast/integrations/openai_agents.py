@@ -36,7 +36,7 @@ _DIALECT: Final = "openai-responses"
 
 
 class NotSerialisable(InvalidData, TypeError):
-    """An item is no JSON: a TypeError, as other sessions of the SDK raise; nothing was written."""
+    """An item is not JSON: a TypeError, as other sessions of the SDK raise; nothing was written."""
 
 
 class SessionClosed(UsageError, RuntimeError):
@@ -79,7 +79,7 @@ class HoldfastSession:
     async def get_items(
         self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
     ) -> list[TResponseInputItem]:
-        """Return the newest items, up to the limit given or set; calls of others get a result if they lack one."""
+        """Return the newest items, up to the given or configured limit; calls of others without a result get one."""
         from agents.memory.session_settings import resolve_session_limit
 
         self._check_open()
@@ -95,12 +95,12 @@ class HoldfastSession:
         try:
             if items:
                 await self._history.aappend([*map(_as_map, items)])
-        # The runner expects what its own sessions raise; nothing was written.
+        # The runner expects the errors of its own sessions; nothing was written.
         except InvalidData as error:
             raise NotSerialisable(error.message, **error.fields) from error
 
     async def pop_item(self, *, wrapper: RunContextWrapper[Any] | None = None) -> TResponseInputItem | None:
-        """Take back the newest item; None if there is none."""
+        """Retract the newest item and return it; None if there is none."""
         self._check_open()
         async with self._place.awriting() as session:
             units = [unit for unit in self._units.read() if unit.run is None]
@@ -112,7 +112,7 @@ class HoldfastSession:
         return cast("TResponseInputItem", items[-1]) if items else None
 
     async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
-        """Take back everything. The log keeps it; the conversation begins anew."""
+        """Retract everything. The log keeps it; the conversation starts again."""
         self._check_open()
         await self._place.awrite(lambda session: session.extend(retract(self._units.read())))
 
@@ -127,7 +127,7 @@ class HoldfastSession:
             await session.abarrier()
 
     def close(self) -> None:
-        """Give the session back to other processes now, and use this object no more."""
+        """Release the session to other processes now. The object cannot be used afterwards."""
         self._closed = True
         self._place.close()
 
@@ -143,7 +143,7 @@ class HoldfastSession:
 
 
 def durable(tool: FunctionTool, *, session: HoldfastSession, unknown: Unknown = "tell") -> FunctionTool:
-    """Return a tool whose effect is there once for each call, also where the process is killed in it.
+    """Return a tool whose effect happens once for each call, even if the process is killed during it.
 
     Intent and result are kept in ``session``, which keeps the conversation. A call that was cut off is not run again,
     under whatever id it comes: the model is told that its outcome is unknown. With ``unknown="rerun"`` it runs again;
@@ -173,7 +173,7 @@ def _plain_output(output: Any) -> Any:
 
 
 async def bring_over(source: Session, hf: Library = None) -> int:
-    """Record what another session of the SDK, such as a SQLiteSession, holds that is new; how many items."""
+    """Record the new items of another session of the SDK, such as a SQLiteSession; return their number."""
     target = HoldfastSession(source.session_id, hf)
     known = _items(target._history.read())  # noqa: SLF001 - of this module
     items = missing(known, await source.get_items(), source.session_id)
@@ -196,7 +196,7 @@ def _items(voiced: list[Unit]) -> list[dict[str, Any]]:
 
 
 def _rebuild(words: Words) -> dict[str, Any]:
-    """Return the item that the runner makes of such text, if it makes one."""
+    """Return the item that the runner would make from such text, if any."""
     type, data = words[0]
     if type == "tool_call":
         return {
@@ -216,7 +216,7 @@ def _rebuild(words: Words) -> dict[str, Any]:
 
 
 def _parts(content: Any) -> Any:
-    """Blocks as the parts of an input; a text as it is."""
+    """Return blocks as the parts of an input; a text unchanged."""
     return [_part(block) for block in content] if isinstance(content, list) else content
 
 

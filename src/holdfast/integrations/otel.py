@@ -1,4 +1,4 @@
-"""OpenTelemetry: traces and metrics of sessions, for whatever backend the program has set up.
+"""OpenTelemetry: traces and metrics of sessions, for the backend that the program has configured.
 
     from holdfast.integrations.otel import observe
 

@@ -40,11 +40,11 @@ _Thing = TypeVar("_Thing")
 
 
 class Overtaken(Fenced, SessionException):
-    """Another process has recorded a message of this number: two went on with one conversation."""
+    """Another process has recorded a message with this number: two processes continued one conversation."""
 
 
 class _AgentSession(units.Units):
-    """One session of Strands: where it is, its messages, and what is known of its agents."""
+    """One session of Strands: its place, its messages, and the states of its agents."""
 
     def _begin_again(self) -> None:
         super()._begin_again()
@@ -79,7 +79,7 @@ class _AgentSession(units.Units):
 
     @property
     def first_agent(self) -> str | None:
-        """The agent that speaks for the session itself; None before there is one."""
+        """The agent whose messages are the session's conversation; None before there is one."""
         # States are kept in the order of the log, so the first agent is the same for all.
         return next((id for kind, id in self.states if kind == _AGENT), None)
 
@@ -88,7 +88,7 @@ class _AgentSession(units.Units):
         return None if self.first_agent in (None, agent_id) else agent_id
 
     def items(self, agent_id: str) -> list[dict[str, Any]]:
-        """Return the messages of an agent as plain data, with those of others among them."""
+        """Return the messages of an agent as plain data, including those of others."""
         run = self.run_of(agent_id)
         spoken = (unit for unit in self.read() if unit.run == run)
         made: list[dict[str, Any]] = []
@@ -146,7 +146,7 @@ class HoldfastSessionRepository(SessionRepository):
         return session
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
-        """Return a session, even one that another framework began; None if there is none."""
+        """Return a session, even one that another framework created; None if there is none."""
         kept = self._read(session_id)
         if kept.session is not None:
             return Session.from_dict(kept.session | {"session_id": session_id})
@@ -170,7 +170,7 @@ class HoldfastSessionRepository(SessionRepository):
         return None if found is None else SessionAgent.from_dict(units.fresh(found))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Record what changed of an agent. Raises SessionException if there is none."""
+        """Record the changes of an agent. Raises SessionException if there is none."""
         id = session_agent.agent_id
         before = _found(self.read_agent(session_id, id), f"Agent {id} in session {session_id}")
         session_agent.created_at = before.created_at
@@ -178,7 +178,7 @@ class HoldfastSessionRepository(SessionRepository):
 
     # -- messages ----------------------------------------------------------------------------
     def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
-        """Record a message. Raises Overtaken if another process recorded one of its number."""
+        """Record a message. Raises Overtaken if another process recorded one with its number."""
         number = session_message.message_id
         _check_number(number)
         kept, item = self._read(session_id), session_message.to_dict()
@@ -189,7 +189,7 @@ class HoldfastSessionRepository(SessionRepository):
                 return units.as_run(FORM.record(item), kept.run_of(agent_id))
             if known["message"] == item["message"]:
                 return []  # recorded by another framework, and handed on to this one
-            # Two processes went on from the same message; one of the answers would be lost.
+            # Two processes continued from the same message; one of the answers would be lost.
             told = f"message {number} of agent {agent_id} in session {session_id} is another one"
             raise Overtaken(told, session_id=kept.place.id)
 
@@ -204,7 +204,7 @@ class HoldfastSessionRepository(SessionRepository):
         return None if item is None else SessionMessage.from_dict(units.fresh(item))
 
     def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
-        """Put a message in the place of another; the log keeps both."""
+        """Replace a message; the log keeps both."""
         number = session_message.message_id
         session_message.created_at = _found(
             self.read_message(session_id, agent_id, number), f"Message {number}"
@@ -243,7 +243,7 @@ class HoldfastSessionRepository(SessionRepository):
         return None if found is None else cast("dict[str, Any]", units.fresh(found))
 
     def update_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
-        """Record what changed of a group. Raises SessionException if there is none."""
+        """Record the changes of a group. Raises SessionException if there is none."""
         id = multi_agent.id
         _found(self.read_multi_agent(session_id, id), f"MultiAgent state {id} in session {session_id}")
         self.create_multi_agent(session_id, multi_agent)
@@ -273,7 +273,7 @@ class HoldfastSessionRepository(SessionRepository):
 
 
 def durable(tool: AgentTool, *, session: RepositorySessionManager, unknown: Unknown = "tell") -> AgentTool:
-    """Return a tool whose effect is there once for each call, also where the process is killed in it.
+    """Return a tool whose effect happens once for each call, even if the process is killed during it.
 
     Intent and result are kept in the session that ``session``, the agent's manager, keeps. A call that was cut off is
     not run again, under whatever id it comes: the model is told that its outcome is unknown. With ``unknown="rerun"``
@@ -315,7 +315,7 @@ class _DurableTool(AgentTool):
         return str(self._inner.tool_type)
 
     async def stream(self, tool_use: Any, invocation_state: dict[str, Any], **kwargs: Any) -> AsyncGenerator[Any, None]:
-        """Carry out a call of the model; what the tool tells meanwhile is told."""
+        """Make a call of the model, passing on the events of the tool."""
         told: asyncio.Queue[Any] = asyncio.Queue()
         last: list[Any] = []
 
@@ -357,7 +357,7 @@ def _result_of(kept: dict[str, Any], call: ToolCall) -> dict[str, Any]:
 def bring_over(
     source: SessionRepository, session_id: str, hf: Library = None, *, agent_ids: Sequence[str] = ("default",)
 ) -> int:
-    """Record what is new of a session in another repository, such as a FileSessionManager; how many messages."""
+    """Record the new messages of a session in another repository, such as a FileSessionManager; return their number."""
     target, count = HoldfastSessionRepository(hf), 0
     session = _found(source.read_session(session_id), f"Session {session_id}")
     if target.read_session(session_id) is None:
@@ -393,7 +393,7 @@ _LOST = "Tool was interrupted."  # as Strands itself says it
 
 
 def as_messages(events: list[Event]) -> list[dict[str, Any]]:
-    """Return events of others as messages; neighbours of one side are one message."""
+    """Return the events of others as messages; adjacent ones of the same role are one message."""
     made: list[dict[str, Any]] = []
     for event in events:
         if event.type == "system":
@@ -434,7 +434,7 @@ def repaired(items: list[dict[str, Any]], conversation: str) -> list[dict[str, A
 
 
 def _numbered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Number the items that Strands did not, in between; what was put in stays below zero where there is no room."""
+    """Number the items that Strands did not number, in between; inserted ones stay below zero if there is no room."""
     made: list[dict[str, Any]] = []
     waiting: list[dict[str, Any]] = []
     next_free = 0

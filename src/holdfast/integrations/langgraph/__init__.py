@@ -58,7 +58,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         super().__init__(serde=serde)
         self._library = library = library_of(hf)
         self._of = Recent[str, GraphThread](lambda name: GraphThread(AdapterSession(library, TOOL, name), FORM))
-        # Checkpoints that a run was shown as the newest: only one run may go on from each.
+        # Checkpoints that a run was given as the newest: only one run may continue from each.
         self._shown: set[NamedThread] = set()
 
     # -- reading -----------------------------------------------------------------------------
@@ -68,7 +68,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         thread = self._of(named.thread_id)
         with thread.reading():
             if named.id is not None:
-                # Whoever names a checkpoint may well go on from it although others did.
+                # A caller that names a checkpoint may continue from it even if others did.
                 self._shown.discard(named)
                 return self._show(named)
             newest = named._replace(id=thread.newest(named.ns))
@@ -123,7 +123,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         return self._gone_on(config, checkpoint)
 
     def put_writes(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
-        """Record what a task wrote. The second time nothing is written, but errors and the like."""
+        """Record the writes of a task. A second call writes nothing except errors and similar entries."""
         place, act = self._put_writes(config, writes, task_id, task_path)
         place.write(act)
 
@@ -162,7 +162,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
             self._library.fork(source.id, new_id=target.id)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Remove all checkpoints but the newest of each namespace and what it stands on, or all (``"delete"``)."""
+        """Remove all checkpoints except the newest of each namespace and those it depends on, or all (``"delete"``)."""
         for thread_id in thread_ids:
             if strategy == "delete":
                 self.delete_thread(thread_id)
@@ -200,7 +200,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     # -- inside ------------------------------------------------------------------------------
     def _ids(self) -> Iterator[str]:
-        """Yield the threads that LangGraph began."""
+        """Yield the threads that LangGraph created."""
         return (link["id"] for _, link in linked(self._library, TOOL))
 
     def _find(self, config: Config | None, filter: dict[str, Any], before: str | None) -> Iterator[NamedThread]:
@@ -281,8 +281,8 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         return thread.place, thread.recording(tell)
 
     def _remove(self, thread_id: str, choose: Callable[[GraphThread, str], set[str]]) -> None:
-        """Remove the checkpoints of a thread that are chosen of each namespace; the log keeps them."""
-        # Chosen under the lock: what others put since then is not removed unseen.
+        """Remove the chosen checkpoints of each namespace of a thread; the log keeps them."""
+        # Chosen under the lock, so that checkpoints written meanwhile are not removed unseen.
         thread = self._of(thread_id)
         with thread.reading():
             removed = {(ns, id) for ns in thread.checkpoints for id in choose(thread, ns)}
@@ -291,7 +291,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
 
 def durable(tool: BaseTool | Callable[..., Any], *, session: HoldfastSaver, unknown: Unknown = "tell") -> BaseTool:
-    """Return a tool whose effect is there once for each call, also where the process is killed in it.
+    """Return a tool whose effect happens once for each call, even if the process is killed during it.
 
     Intent and result are kept in the session of the thread that ``session``, the graph's saver, keeps. A call that was
     cut off is not run again, under whatever id it comes: the model is told that its outcome is unknown. With
@@ -308,12 +308,12 @@ def durable(tool: BaseTool | Callable[..., Any], *, session: HoldfastSaver, unkn
 
 
 def bring_over(source: BaseCheckpointSaver[Any], hf: Library = None) -> int:
-    """Record the checkpoints that another saver holds, with their writes, as far as they are new; how many."""
+    """Record the new checkpoints of another saver, with their writes; return their number."""
     return _take_over(HoldfastSaver(hf), source.list(None))
 
 
 def _take_over(target: HoldfastSaver, source: Iterable[CheckpointTuple], thread_id: str | None = None) -> int:
-    """Record checkpoints that are not there yet, parents first; how many."""
+    """Record the missing checkpoints, parents first; return their number."""
     count = 0
     found = sorted(source, key=lambda one: str(one.checkpoint["id"]))
     versions: dict[NamedThread, Versions] = {}
@@ -342,7 +342,7 @@ def named_in(config: Config) -> NamedThread:
 
 
 def config_of(thread_id: str, ns: str, id: str | None) -> Config:
-    """Return the config that names a checkpoint, or that there is none yet."""
+    """Return the config for a checkpoint, or for a thread without one."""
     about = {"thread_id": thread_id, "checkpoint_ns": ns}
     return {"configurable": about | ({"checkpoint_id": id} if id is not None else {})}
 

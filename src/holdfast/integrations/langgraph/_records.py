@@ -48,7 +48,7 @@ class NewCheckpoint:
         told = [self._told(channel, version, checkpoint) for channel, version in versions.items()]
         amended = self._settle() if self._ns == ROOT else []
         if self._ns == ROOT and self._parent != self._thread.newest(ROOT):
-            # Take back what other branches said, and tell again what this one had said.
+            # Retract the messages of other branches, and record those of this branch again.
             found = self._thread.checkpoints[ROOT].get(self._parent or "")
             gone, self._new = _turned(self._thread, found, self._spoken(checkpoint), self._new)
             self._gone += gone
@@ -128,7 +128,7 @@ class NewCheckpoint:
         return _spoken(thread, checkpoint["channel_versions"], told, self._parent, new)
 
     def _settle(self) -> Words:
-        """Hold what was told before the graph took it up against what it has now."""
+        """Compare messages that were recorded early with those that the graph has now."""
         announced = self._thread.still_announced(self._parent or "")
         if not announced:
             return []
@@ -137,7 +137,7 @@ class NewCheckpoint:
         said = set(self._said)
         still = [name for name in taken if name in said]
         order = [name for name in self._said if name in self._new or name in still]
-        # In the order of the graph they can stay where they were told; else all is told again.
+        # In the order of the graph they can stay where they were recorded; otherwise all are recorded again.
         if order[: len(still)] == still:
             self._gone += [one for one, now in zip(announced, taken, strict=True) if now not in said]
             named = {one: now for one, now in got_ids.items() if now in said}
@@ -153,16 +153,16 @@ class NewCheckpoint:
 def writes_words(
     thread: GraphThread, writes: list[tuple[str, int, Any]], *, ns: str, id: str, task: str, path: str, serde: Typed
 ) -> Words:
-    """Return the events of what a task wrote at a checkpoint."""
+    """Return the events for the writes of a task at a checkpoint."""
     new: Items = {}
-    # A graph that does not wait for its checkpoints may be ahead of them: what it says is told with
-    # the checkpoint then, or it would stand before what was said earlier.
+    # A graph that does not wait for its checkpoints may be ahead of them: its messages are then recorded with
+    # the checkpoint, because otherwise they would precede earlier messages.
     spoken = thread.speaking if ns == ROOT and id == thread.newest(ns) else ()
     values = [
         [channel, place, thread.values.encode(value, serde, new if channel in spoken else None)]
         for channel, place, value in writes
     ]
-    # A graph that is quick gives a message its id while what was written is being recorded.
+    # A fast graph may assign a message its id while the write is being recorded.
     got_ids = _got_ids(thread, thread.still_announced(id), new)
     amended = _amended(thread, got_ids, new)
     told: dict[str, Any] = {"ns": ns} if ns else {}

@@ -35,7 +35,7 @@ Version: TypeAlias = "str | int | float"
 
 
 class Value(NamedTuple):
-    """A channel's value as a checkpoint told it: whole, or what it keeps of an earlier list."""
+    """A channel's value as recorded by a checkpoint: whole, or as a change to an earlier list."""
 
     told: dict[str, Any]
     before: Value | None = None
@@ -56,7 +56,7 @@ class Value(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint as it is on record, encoded."""
+    """A recorded checkpoint, encoded."""
 
     seq: int  # the event that tells it
     id: str
@@ -87,14 +87,14 @@ class GraphThread(UnitReader):
         self.values = Values()
         self.checkpoints: dict[str, dict[str, Checkpoint]] = {}
         self.parents: set[tuple[str, str | None]] = set()
-        """The checkpoints, by namespace and id, from which one that is there went on."""
+        """The checkpoints, by namespace and id, that are parents of existing ones."""
         self._newest: dict[str, str | None] = {}
         self.writes: dict[tuple[str, str], dict[tuple[str, int], ChannelWrite]] = {}
         self.latest: dict[tuple[str, str], tuple[Value, list[Any]]] = {}
-        """The last value told of channels that hold a list, and the list."""
+        """The last recorded value of channels that contain a list, and the list."""
         self.speaking: set[str] = set()  # channels of the graph itself that hold messages: the conversation
         self.announced: dict[str, list[str]] = {}
-        """Messages that were told at a checkpoint, before the graph itself has taken them up."""
+        """Messages that were recorded at a checkpoint before the graph included them."""
         self._told: dict[tuple[str, str, Version | None], Value] = {}  # the last value told of a channel's version
         self._names: dict[int, str] = {}
         self._fresh: list[str] = []
@@ -280,12 +280,12 @@ class GraphThread(UnitReader):
 
 
 def _number(version: Any) -> Any:
-    """Return a version as it was given: the log has a large number as text."""
+    """Return a version as given: the log has large numbers as text."""
     return int(next(iter(version.values()))) if isinstance(version, dict) else version
 
 
 def names_in(encoded: Any) -> Iterator[str]:
-    """Yield the messages that a value names, in their order."""
+    """Yield the messages that a value refers to, in order."""
     if isinstance(encoded, list):
         for one in encoded:
             yield from names_in(one)
@@ -297,7 +297,7 @@ def names_in(encoded: Any) -> Iterator[str]:
             yield from names_in(list(encoded.values()))
 
 
-# Values of a graph's channels as JSON, each message told once and then only named.
+# Values of a graph's channels as JSON; each message is recorded once and then referred to.
 #
 # Plain data stays readable. A message of the conversation is ``{"~m": reference}``, where the reference of one that
 # others recorded is an id that names its events; one that is not part of it is ``{"~v": item}``. A tuple is ``{"~t":
@@ -377,7 +377,7 @@ class Values:
 
 
 class _ValueEncoder:
-    """Encodes what belongs to one event."""
+    """Encodes the values of one event."""
 
     def __init__(self, values: Values, serde: Typed, new: Items | None) -> None:
         self._values = values
@@ -385,7 +385,7 @@ class _ValueEncoder:
         self._new = new
 
     def encode(self, value: Any) -> Any:
-        """Encode a value as JSON. Only of exactly the plain types: a subclass is more than its value."""
+        """Encode a value as JSON. Only exactly the plain types: a subclass may be more than its value."""
         own = self._own.get(type(value))
         if own is not None:
             return own(self, value)

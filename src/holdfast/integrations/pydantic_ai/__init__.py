@@ -1,4 +1,4 @@
-"""Pydantic AI on our log: message histories that stay, and runs that are recorded step by step.
+"""Pydantic AI on our log: durable message histories, and runs that are recorded step by step.
 
 .. code-block:: python
 
@@ -53,7 +53,7 @@ __getattr__ = lazy(__name__, {"_store": "HoldfastStepStore bring_over_runs"})  #
 
 
 class _Conversation(Units):
-    """The conversation, and what is known of its calls besides."""
+    """The conversation, and the states of its calls."""
 
     def _begin_again(self) -> None:
         super()._begin_again()
@@ -94,7 +94,7 @@ class HoldfastHistory:
         return [event.seq for event in await self._record(FORM.words(as_items(list(messages))))]
 
     async def replace(self, messages: Sequence[ModelMessage]) -> None:
-        """Put messages in the place of all that were recorded; the log keeps those."""
+        """Replace all recorded messages; the log keeps the old ones."""
         words = FORM.words(as_items(list(messages)))
         await self._place.awrite(lambda session: session.extend([*retract(self._units.read()), *words]))
 
@@ -115,11 +115,11 @@ class HoldfastHistory:
         return Steps(self, agent, prompt, options)
 
     def close(self) -> None:
-        """Give the session back to other processes now, rather than after a rest."""
+        """Release the session to other processes now, rather than after the idle time."""
         self._place.close()
 
     async def _record(self, words: Words, after: int | None = None) -> list[Event]:
-        """Record words, if ``after`` is given only where it is still the last of the units."""
+        """Record events; if ``after`` is given, only if it is still the last unit."""
         recorded: list[Event] = []
 
         def act(session: Session) -> list[Event]:
@@ -162,7 +162,7 @@ class Steps:
         self._told = [one._replace(item=item) for one, item in zip(told, items, strict=True)]
         self._at = units[-1].seqs[-1] if units else -1
         before = self._prepared()
-        # A crash left calls without their results: what the model is told of them is recorded.
+        # A crash left calls without results: the results that the model is given are recorded.
         await self._record(before)
         options = {"message_history": before or None, **self._options}
         self._making = self._agent.iter(self._prompt, **options)
@@ -183,7 +183,7 @@ class Steps:
         async for node in self.run:
             messages = self.run.ctx.state.message_history
             if isinstance(node, ModelRequestNode) and node.request.parts:
-                # It is about to be sent: results of tools must not be lost with the answer.
+                # It is about to be sent: tool results must not be lost together with the answer.
                 messages = [*messages, node.request]
             await self._record(messages, about)
             about = []
@@ -210,7 +210,7 @@ class Steps:
         return repair_messages(messages, repair_last_response=results is None and not waits)
 
     def _waiting(self, error: BaseException | None) -> list[str]:
-        """Return the calls that wait for somebody outside: the run ended with them, or refused answers."""
+        """Return the calls that wait for an answer from outside: the run ended with them, or refused answers."""
         if isinstance(error, UserError):
             return self._approved
         result = self.run.result
@@ -219,10 +219,10 @@ class Steps:
         return [call.tool_call_id for call in (*result.output.calls, *result.output.approvals)]
 
     async def _record(self, messages: Sequence[ModelMessage], more: Words | None = None) -> None:
-        """Record what messages have that is not on record, and more that is to be said."""
-        # The last one may have been completed since; those before it are as they were.
+        """Record the new parts of messages, and further events."""
+        # The last one may have been completed since then; those before it are unchanged.
         same = alike(self._messages[:-1], messages, operator.is_)
-        # What an amendment changed is told anew, so nothing may be skipped as the same.
+        # An amended message is recorded again, so nothing may be skipped as unchanged.
         if self._kept.misspoken:
             same = 0
         items = as_items(list(messages[same:]))
@@ -242,7 +242,7 @@ class Steps:
 def durable(
     tool: Tool[Any] | Callable[..., Any] | AbstractToolset[Any], *, session: HoldfastHistory, unknown: Unknown = "tell"
 ) -> AbstractToolset[Any]:
-    """Return a toolset (``toolsets=[…]``) in which the effect of a tool is there once for each call.
+    """Return a toolset (``toolsets=[…]``) in which the effect of a tool happens once for each call.
 
     It takes a function, a Tool or a toolset. Intent and result are kept in ``session``, which keeps the conversation.
     A call that was cut off is not run again, under whatever id it comes: the model is told that its outcome is
@@ -268,7 +268,7 @@ def _args_of(ctx: Any, name: str, tool_args: dict[str, Any]) -> Any:
     """Return the model's arguments: validated ones may differ each time, through defaults and the order of sets."""
     for message in reversed(ctx.messages):
         for part in message.parts:
-            # A toolset may have put something before the name; a tool that calls others makes calls of its own.
+            # A toolset may have added a prefix to the name; a tool that calls other tools makes its own calls.
             is_call = isinstance(part, ToolCallPart) and part.tool_call_id == ctx.tool_call_id
             if is_call and part.tool_name.endswith(name):
                 return part.args_as_dict()
@@ -312,7 +312,7 @@ def _is_put_in(part: Any, answered: set[str]) -> bool:
 
 
 async def bring_over(source: Sequence[ModelMessage] | str | bytes, session_id: str, hf: Library = None) -> int:
-    """Record a message history that was kept elsewhere, or its JSON; how many messages.
+    """Record a message history from elsewhere, or its JSON; return the number of messages.
 
     The JSON is that of ``result.all_messages_json()`` and of ``ModelMessagesTypeAdapter``. Done again, it records
     only what is new there. Raises UsageError if that is no history, or if what is on record is another conversation.
@@ -359,7 +359,7 @@ def as_messages(items: list[dict[str, Any]]) -> list[ModelMessage]:
 
 
 class RecordedMessage(NamedTuple):
-    """A message as it is on record: the unit of it, or (None) the events of others that say it."""
+    """A recorded message: its unit, or (None) the events of others that contain it."""
 
     item: dict[str, Any]
     seqs: tuple[int, ...]

@@ -44,7 +44,7 @@ class HoldfastStepStore:
     # -- runs --------------------------------------------------------------------------------
     @unblocked
     def register_run(self, record: RunRecord) -> None:
-        """Record a run, in the place of what was recorded of it."""
+        """Record a run, replacing its earlier record."""
         told = frame(record.run_id, "record", _dump(_RUN, record))
         self._settle(record.run_id, record.conversation_id).write(lambda: [told])
 
@@ -94,7 +94,7 @@ class HoldfastStepStore:
     # -- snapshots ---------------------------------------------------------------------------
     async def save_snapshot(self, snapshot: ContinuableSnapshot) -> None:
         """Record a snapshot; one whose idempotency key is known or behind is not recorded."""
-        # Told as plain data before anything is waited for: the run goes on with its messages.
+        # Converted to plain data before anything is awaited, because the run changes its messages meanwhile.
         await asyncio.to_thread(self._save, snapshot, _about(snapshot), as_items(snapshot.messages))
 
     async def latest_snapshot(self, *, run_id: str, include_interrupted: bool = False) -> ContinuableSnapshot | None:
@@ -109,7 +109,7 @@ class HoldfastStepStore:
     # -- effects of tools --------------------------------------------------------------------
     @unblocked
     def record_tool_effect(self, record: ToolEffectRecord) -> None:
-        """Record what is known of a call, in the place of what was."""
+        """Record the state of a call, replacing its earlier record."""
         told = frame(record.run_id, "effect", _dump(_EFFECT, record))
         self._settle(record.run_id, None).write(lambda: [told])
 
@@ -126,7 +126,7 @@ class HoldfastStepStore:
         return [effect for effect in made if effect.status == "started"]
 
     def close(self) -> None:
-        """Give all sessions back to other processes now, rather than after a rest."""
+        """Release all sessions to other processes now, rather than after the idle time."""
         for conversation in self._conversation.known().values():
             conversation.place.close()
 
@@ -162,7 +162,7 @@ class HoldfastStepStore:
         found = self._find(run_id)
         if found is not None:
             return found
-        # A document of its own for each run: by its id alone nobody knows the conversation.
+        # A separate document for each run, since the conversation is not known from the run's id.
         told = msgspec.json.encode({"conversation": conversation_id or run_id})
         try:
             self._library.store.documents(_key(run_id)).put(_DOCUMENT, told, if_match=MUST_NOT_EXIST)
@@ -270,17 +270,17 @@ def _snapshot(conversation: StepLog, number: int) -> ContinuableSnapshot:
     return made
 
 
-# One conversation of the harness as a session: its messages told once, its steps as frames.
+# One conversation of the harness as a session: its messages are recorded once, its steps as frames.
 #
-# A snapshot is a list of messages that grows from step to step. It is recorded as what it adds to
-# the one before, each message by the seq of the event that says it; so n steps take O(n) bytes.
+# A snapshot is a list of messages that grows from step to step. It is recorded as its difference to
+# the one before, with each message as the seq of its event, so n steps take O(n) bytes.
 TOOL = "pydantic-ai"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class StepSnapshot(NamedTuple):
-    """A snapshot as it is on record; ``about`` is all of it but its messages."""
+    """A recorded snapshot; ``about`` is all of it except its messages."""
 
     run: str
     about: dict[str, Any]
@@ -422,7 +422,7 @@ class StepLog(UnitReader):
                 seq = fresh[digest] = (len(words),)
                 key = next(iter(shared[place : place + 1]), None)
                 if key is not None and self._says(key, item, after):
-                    # How it differs from the message in whose place it stands.
+                    # The difference to the message that it replaces.
                     words.append(stored(tool=TOOL, amended=[key, difference(self.items[key], item)]))
                     after = self._root(key)
                 else:
@@ -458,7 +458,7 @@ class StepLog(UnitReader):
     def _on_record(self, mark: str | None, digest: bytes, after: float) -> int | None:
         for whose in (None, mark):
             key = self._known.get((whose, digest))
-            # What was taken back and comes again is told again.
+            # A message that was retracted and appears again is recorded again.
             if key is not None and self._stands(key, after):
                 return key
         return None
