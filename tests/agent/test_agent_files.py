@@ -130,6 +130,22 @@ def test_one_that_cannot_be_read_is_named_with_its_line(project, text, told):
     assert told in line
 
 
+def test_a_symlink_is_followed_in_the_folder_of_the_user_only(project, own, tmp_path):
+    """A user may keep the files elsewhere; those of a project may come from a stranger, and lead anywhere."""
+    kept = tmp_path / "kept.md"
+    kept.write_text("---\nname: kept\n---\nYou are kept.")
+    for place in (project, own):
+        (place / "link.md").symlink_to(kept)
+        (place / "loop.md").symlink_to("loop.md")
+    agents, told = loaded()
+    assert {name: agent.path for name, agent in agents.items()} == {"kept": str(own / "link.md")}
+    refused = [project / "link.md", project / "loop.md", own / "loop.md"]
+    assert told == [
+        f"{path} cannot be read: {path.name} is a symlink, which is not followed; the agent is left out"
+        for path in refused
+    ]
+
+
 def test_a_project_starts_no_programs(project, own):
     """MCP servers that are described in a project's file are only named; those in the user's own file count."""
     text = "---\nname: {}\nmcp_servers:\n  git:\n    command: uvx\n    args: [mcp-server-git]\n---\n"

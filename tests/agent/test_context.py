@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from holdfast.agent import Agent, Features, PluginWarning, builtin_tools, file_tools, memory_tools, todo_tool
@@ -418,7 +420,7 @@ def test_nothing_outside_of_the_directory_can_be_read(folder, path, error):
 
 
 def test_what_is_inside_can_be_read(folder):
-    """Files of the directory are read, up to a size; a directory is no file."""
+    """Files of the directory are read, up to a size; of anything else it is said what it is."""
     inside = Folder(str(folder))
     assert inside.read("a.txt", 5) == b"hello"
     assert inside.read(str(folder / "a.txt"), 5) == b"hello"
@@ -426,8 +428,14 @@ def test_what_is_inside_can_be_read(folder):
         inside.read("a.txt", 4)
     assert [entry.name for entry in inside.names()] == ["a.txt", "alias", "binary", "link"]
     (folder / "sub").mkdir()
-    with pytest.raises(Forbidden):
-        inside.read("sub", 10)
+    os.mkfifo(folder / "pipe")
+    for name, said in {
+        "sub": "a directory",
+        "alias": "a symlink, which is not followed",
+        "pipe": "no plain file",
+    }.items():
+        with pytest.raises(Forbidden, match=f"{name} is {said}"):
+            inside.read(name, 10)
 
 
 async def test_a_binary_file_is_refused_with_a_reason(hf, script, folder):

@@ -167,7 +167,7 @@ def load_agents(folder: str | os.PathLike[str] | None = None, *, tell: Tell = wa
     found: dict[str, AgentFile] = {}
     folders = agent_folders() if folder is None else [(os.path.abspath(folder), True)]
     for place, own in folders:
-        for path, text in _texts(place, tell):
+        for path, text in _texts(place, tell, own=own):
             try:
                 agent = read_agent_file(text, path, own=own)
             except UsageError as error:
@@ -188,7 +188,7 @@ def has_unread_file(name: str, read: Iterable[AgentFile]) -> bool:
     return any(os.path.lexists(path) and path not in known for path in paths)
 
 
-def _texts(place: str, tell: Tell) -> Iterator[tuple[str, str]]:
+def _texts(place: str, tell: Tell, *, own: bool) -> Iterator[tuple[str, str]]:
     if not os.path.isdir(place):
         return
     folder = Folder(place)
@@ -200,7 +200,10 @@ def _texts(place: str, tell: Tell) -> Iterator[tuple[str, str]]:
     for name in names[:_FILES_MAX]:
         path = os.path.join(place, name)
         try:
-            yield path, folder.read(name, _FILE_BYTES_MAX).decode("utf-8-sig")
+            # The user's own symlinks are followed; a project's may come from a stranger, and lead anywhere.
+            where, last = os.path.split(os.path.realpath(path)) if own and os.path.islink(path) else ("", name)
+            source = Folder(where) if where else folder
+            yield path, source.read(last, _FILE_BYTES_MAX).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = error.object[: error.start].count(b"\n") + 1
             tell(f"{path}, line {line}: it is not UTF-8; the agent is left out")

@@ -140,6 +140,11 @@ class Node(namedtuple("Node", "inode size modified mode owner links")):  # noqa:
         return stat.S_ISDIR(self.mode)
 
     @property
+    def is_file(self) -> bool:
+        """True for a plain file."""
+        return stat.S_ISREG(self.mode)
+
+    @property
     def is_symlink(self) -> bool:
         """True for a symlink."""
         return stat.S_ISLNK(self.mode)

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from holdfast.errors import Forbidden, Locked, NotFound, TooLarge, UsageError
+from holdfast.errors import Forbidden, HoldfastError, Locked, NotFound, TooLarge, UsageError
 from holdfast.storage._pieces import first_bytes
 from holdfast.storage.base import Documents
 from holdfast.storage.disk import Disk
@@ -216,8 +216,9 @@ class Folder:
             node = self._disk.node_at(name, parent) if name else None
             if node is None:
                 raise NotFound(f"there is no file {path}", remedy="List the directory first.")
-            if node.is_directory or node.is_symlink:
+            if not node.is_file:
                 kind = "a directory" if node.is_directory else "a symlink, which is not followed"
+                kind = kind if node.is_directory or node.is_symlink else "no plain file"
                 raise Forbidden(f"{path} is {kind}", remedy="Name a file.")
             if node.size > bytes_max:
                 raise TooLarge(f"{path} has {node.size:,} bytes, more than {bytes_max:,}")
@@ -248,6 +249,8 @@ class Folder:
         try:
             with held(self._disk, walk(self._disk, os.path.join(self.root, *parts), passing=False)) as descriptor:
                 yield descriptor
+        except HoldfastError:  # some are errors of the system too, and say more
+            raise
         except FileNotFoundError as error:
             raise NotFound(f"there is no {path}", remedy="List the directory first.") from error
         except OSError as error:
