@@ -26,6 +26,11 @@ class _Modules:
 
         Raises Unavailable where its folder cannot be read.
         """
+        if name in _hooks:
+            found = self._found_by_others(name, path, target)
+            if found and isinstance(found.loader, SourceFileLoader):
+                found.loader.exec_module = partial(_run_hook, _hooks.pop(name), found.loader.exec_module)  # type: ignore[method-assign]
+            return found
         if name.startswith("holdfast."):
             found = _told(PathFinder.find_spec, name, path, target)
         elif _is_asked_by_a_function():
@@ -96,6 +101,22 @@ def _name_extra(error: ModuleNotFoundError) -> None:
     wanted = f"'holdfast[{extras[missing]}]'" if missing in extras else _PACKAGES.get(missing)
     if wanted and "pip install" not in error.msg:
         error.msg = f"{error.msg}: install it with pip install {wanted}"
+
+
+_hooks: dict[str, Callable[[Any], None]] = {}
+
+
+def when_loaded(name: str, do: Callable[[Any], None]) -> None:
+    """Call ``do`` with a module of any library as soon as somebody has loaded it: now, if that is done."""
+    if name in sys.modules:
+        do(sys.modules[name])
+    else:
+        _hooks[name] = do
+
+
+def _run_hook(do: Callable[[Any], None], execute: Callable[[Any], None], module: Any) -> None:
+    execute(module)
+    do(module)
 
 
 def load(name: str) -> Any:

@@ -185,7 +185,7 @@ def test_all_output_arrives_in_a_pipe(library, store_root, program, id, code):
     assert b"the end" in outcome.stdout if code == 0 else b"no session no-such" in outcome.stderr
 
 
-HEAVY = ("asyncio", "pydantic", "textual", "rich", "starlette", "cryptography")
+HEAVY = ("asyncio", "pydantic", "textual", "rich", "starlette", "cryptography", "logging", "locale")
 LOADED = """
 import sys
 from holdfast.apps.cli import cli
@@ -211,6 +211,15 @@ def test_nothing_heavy_is_loaded(trip, store_root, arguments):
     """Into a pipe, a quick command loads no heavy library."""
     modules = loaded(store_root, *arguments)
     assert {name for name in modules if name.partition(".")[0] in HEAVY} == set()
+
+
+@pytest.mark.parametrize("load", ["import logging\n", ""], ids=["before", "after"])
+def test_warnings_of_the_library_are_not_told_twice(store_root, load):
+    """The verbs tell the library's warnings themselves: Python's log is silent, whenever it is loaded."""
+    code = f"import sys\n{load}from holdfast.apps.cli import App\nApp(sys.argv[1]).library\n"
+    code += "import logging\nlogging.getLogger('holdfast').warning('again')\n"
+    outcome = subprocess.run([sys.executable, "-c", code, str(store_root)], capture_output=True, check=True)
+    assert outcome.stderr == b""
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.catalog._data import with_check, without_check
 from holdfast.errors import UsageError
-from holdfast.model import SessionMetadata, html_table
+from holdfast.model import LazyDecoder, SessionMetadata, html_table
 from holdfast.storage import is_at_work
 
 # The order of a list, the place of a session in it, and the text filter.
@@ -153,7 +153,7 @@ def liveness(*, closed: bool, cut_short: bool, pid: int | None, host: str | None
 
 
 _CURSOR_CHARS_MAX = 1200
-_decode = msgspec.json.Decoder(list[int | str]).decode
+_decoder = LazyDecoder(list[int | str])
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,7 +233,7 @@ def read_cursor(cursor: str, order: Order = NEWEST) -> Place:
     """Return the place of a cursor. Raises UsageError if it is not a cursor of this order."""
     try:
         data = base64.b64decode(cursor[:_CURSOR_CHARS_MAX].encode(), b"-_", validate=True)
-        key, id, *named = _decode(without_check(data))
+        key, id, *named = _decoder.decode(without_check(data))
         is_ours = named == ([] if order == NEWEST else [str(order)]) and type(key) is type(SORTS[order.name](_NOBODY))
         if is_ours and isinstance(id, str):
             return key, id

@@ -29,7 +29,7 @@ from holdfast.catalog._usage import (
     price_spent,
     whole_bill,
 )
-from holdfast.model import Event, SessionMetadata
+from holdfast.model import Event, LazyDecoder, SessionMetadata
 
 UNTAGGED = "(none)"
 _SHARES_MAX = 50
@@ -68,8 +68,8 @@ class _Figures(msgspec.Struct, tag_field="shape", tag=SHAPE):
         return any(hour.spent or hour.paid for hour in (*inherited, *self.hours.values()))
 
 
-_decode = msgspec.msgpack.Decoder(_Figures).decode
-_decode_sums = msgspec.msgpack.Decoder(Sums).decode
+_decoder = LazyDecoder(_Figures, msgspec.msgpack)
+_sums_decoder = LazyDecoder(Sums, msgspec.msgpack)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -112,7 +112,7 @@ class Counter:
         if not tally:
             self._sums.unreadable += 1
             return
-        figures = _decode(without_check(tally))
+        figures = _decoder.decode(without_check(tally))
         hours = list(self._within(figures.hours))
         # A session without any message yet counts at the time of its last change.
         is_new = not figures.hours and wanted.model is None and self._first <= row.updated_at // HOUR_MS <= self._last
@@ -333,7 +333,7 @@ def _summed(index: Index, blocks: Iterable[tuple[int, bytes]], counter: Counter,
     """Count by the kept sums; only blocks that are partly wanted are read."""
     count = 0
     for block, data in blocks:
-        sums = _decode_sums(data)
+        sums = _sums_decoder.decode(data)
         count += sums.count
         if not counter.merge(sums):
             add(counter, index.tallies(block))

@@ -28,7 +28,7 @@ from holdfast.catalog._usage import (
     weigh,
 )
 from holdfast.errors import InvalidData
-from holdfast.model import Event
+from holdfast.model import Event, LazyDecoder
 from holdfast.replay import BYTES_PER_TOKEN, Calls, blocks_of, estimate_tokens, mark_of, stage_after
 
 SHAPE = 4  # changes with the members of a tally and with the vocabulary: bytes of another one do not load
@@ -83,11 +83,11 @@ class _Named(msgspec.Struct, gc=False):
     agent_id: Any = None
 
 
-_decode_said = msgspec.json.Decoder(_Said).decode
-_decode_call = msgspec.json.Decoder(_Call).decode
-_decode_result = msgspec.json.Decoder(_Result).decode
-_decode_outcome = msgspec.json.Decoder(_Outcome).decode
-_decode_named = msgspec.json.Decoder(_Named).decode
+_said_decoder = LazyDecoder(_Said)
+_call_decoder = LazyDecoder(_Call)
+_result_decoder = LazyDecoder(_Result)
+_outcome_decoder = LazyDecoder(_Outcome)
+_named_decoder = LazyDecoder(_Named)
 _decode_any = msgspec.json.Decoder().decode
 _encode_json = msgspec.json.Encoder().encode
 
@@ -161,7 +161,7 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
     def from_bytes(cls, data: bytes) -> Tally:
         """Return the tally in these bytes. Raises InvalidData if they are invalid, or of another version."""
         try:
-            return _decode(without_check(data))
+            return _decoder.decode(without_check(data))
         except (ValueError, RecursionError) as error:
             raise InvalidData(f"not a tally: {error}") from error
 
@@ -271,7 +271,7 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
 def _user(tally: Tally, event: Event, words: Words) -> None:
     hour = tally.hour_at(event)
     hour.messages += 1
-    told = _decode_said(event.raw)
+    told = _said_decoder.decode(event.raw)
     results = 0
     for kind, block in blocks_of(told.content):
         if kind == "tool_result":
@@ -294,7 +294,7 @@ def _user(tally: Tally, event: Event, words: Words) -> None:
 def _system(tally: Tally, event: Event, _words: Words) -> _Said:
     hour = tally.hour_at(event)
     hour.messages += 1
-    said = _decode_said(event.raw)
+    said = _said_decoder.decode(event.raw)
     hour.estimated += _length(said.token_count, said.content)
     return said
 
@@ -339,7 +339,7 @@ def _text_of(content: Any, most: int) -> str:
 
 
 def _tool_call(tally: Tally, event: Event, words: Words) -> None:
-    call = _decode_call(event.raw)
+    call = _call_decoder.decode(event.raw)
     if call.usage is not None or call.metadata is not None:
         tally.spend(event, call.usage, call.model, call.metadata)
     said = (call.id, call.tool, bytes(call.params), told_tokens(call.token_count))
@@ -394,10 +394,10 @@ def _plain(data: bytes) -> str:
 def _tool_result(tally: Tally, event: Event, words: Words) -> None:
     hour = tally.hour_at(event)
     hour.messages += 1
-    found = _decode_result(event.raw)
+    found = _result_decoder.decode(event.raw)
     hour.estimated += _size(found.token_count, bytes(found.result))
     raw = bytes(found.result)
-    failed = found.is_error is True or (raw[:1] == b"{" and _decode_outcome(raw).error is True)
+    failed = found.is_error is True or (raw[:1] == b"{" and _outcome_decoder.decode(raw).error is True)
     _end(tally, event, found.toolCallId, failed=failed)
     words.told.text(_plain(raw[:_RESULT_BYTES]))
 
@@ -420,7 +420,7 @@ def _turn_start(tally: Tally, event: Event, _words: Words) -> None:
 
 
 def _title(_tally: Tally, event: Event, words: Words) -> None:
-    named = _decode_named(event.raw)
+    named = _named_decoder.decode(event.raw)
     if isinstance(named.title, str) and named.auto is not True:
         words.asked.text(named.title[:_USER_CHARS])
 
@@ -436,7 +436,7 @@ def _merged(tally: Tally, _event: Event, _words: Words) -> None:
 
 
 def _session_start(tally: Tally, event: Event, _words: Words) -> None:
-    agent = _decode_named(event.raw).agent_id
+    agent = _named_decoder.decode(event.raw).agent_id
     if isinstance(agent, str) and tally.agent is None:
         tally.agent = agent[:NAME_CHARS_MAX]
 
@@ -461,4 +461,4 @@ _REDUCERS: dict[str, Callable[[Tally, Event, Words], object]] = {
 }
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Tally).decode
+_decoder = LazyDecoder(Tally, msgspec.msgpack)

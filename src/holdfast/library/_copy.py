@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, UsageError
 from holdfast.library._core import LEASE_MS, Core, Progress
-from holdfast.model import named_blobs, running_checksum
+from holdfast.model import LazyDecoder, named_blobs, running_checksum
 from holdfast.security import KEY_DOCUMENT
 from holdfast.session import check_made
 from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, etag_of, open_store
@@ -215,7 +215,7 @@ class _Numbered(msgspec.Struct):
     seq: int | None = None
 
 
-_decode = msgspec.json.Decoder(_Numbered).decode
+_decoder = LazyDecoder(_Numbered)
 
 
 def log_lines(log: Log, size: int, at: int | None) -> Iterator[bytes]:
@@ -265,7 +265,7 @@ def own_documents(
 
 def _is_plain(line: bytes) -> bool:
     try:
-        found = _decode(line)
+        found = _decoder.decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
     return found.type is not None and found.seq is None
@@ -276,7 +276,7 @@ def _until(lines: bytes, number: int, at: int) -> tuple[bytes, int, bool]:
     kept = 0
     for line in lines.splitlines(keepends=True):
         try:
-            seq = _decode(line).seq
+            seq = _decoder.decode(line).seq
         except (msgspec.MsgspecError, ValueError):
             seq = None
         if (number if seq is None else seq) > at:

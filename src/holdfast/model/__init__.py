@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast._lazy import lazy
 from holdfast.model._data import (
     BLOB_KEY,
+    LazyDecoder,
     blob_name,
     decode_json,
     encode_data,
@@ -82,8 +83,17 @@ __getattr__ = lazy(
     },
 )
 
-__all__ = ["BLOB_KEY", "blob_name", "decode_json", "encode_data", "encode_with_blobs", "fill_references", "has_blob"]
-__all__ += ["has_blob_at", "has_marked_keys", "is_reference", "named_blobs", "read_blob", "restore_keys"]
+__all__ = ["BLOB_KEY", "LazyDecoder", "blob_name", "decode_json", "encode_data", "encode_with_blobs"]
+__all__ += [
+    "fill_references",
+    "has_blob",
+    "has_blob_at",
+    "has_marked_keys",
+    "is_reference",
+    "named_blobs",
+    "read_blob",
+    "restore_keys",
+]
 __all__ += ["STATUSES", "Event", "Notice", "SessionMetadata", "Status", "one_by_one"]
 __all__ += ["FORMAT_VERSION", "RANDOM_BYTES", "Limits", "check_id", "fit_id", "fold_id", "is_id", "make_id"]
 __all__ += ["LINE_END_BYTES", "START", "Position", "checksum_after", "cut_body", "encode_event_line", "encode_line"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -133,6 +133,24 @@ def fill_references(value: Any, load: Callable[[dict[str, Any]], Any]) -> Any:
         return [filled(item, level, depth + 1) for item in value]
 
     return restore_keys(filled(value, 0, 0))
+
+
+T = TypeVar("T")
+
+
+class LazyDecoder(Generic[T]):
+    """A decoder that is made when it is first used: a short command never meets most types, and each takes time."""
+
+    decode: Callable[[bytes | memoryview | msgspec.Raw | str], T]
+    decode_lines: Callable[[bytes | memoryview | str], list[T]]
+
+    def __init__(self, kind: type[T], form: Any = msgspec.json) -> None:
+        self._kind = kind
+        self._form = form
+
+    def __getattr__(self, name: str) -> Any:
+        value = self.__dict__[name] = getattr(self._form.Decoder(self._kind), name)
+        return value
 
 
 _decode = msgspec.json.Decoder().decode

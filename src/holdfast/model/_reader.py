@@ -16,6 +16,7 @@ from zlib import crc32
 import msgspec
 
 from holdfast.errors import Damaged, KeyMissing, Tampered
+from holdfast.model._data import LazyDecoder
 from holdfast.model._event import Event, one_by_one
 from holdfast.model._line import (
     CRC_END,
@@ -46,7 +47,7 @@ their members and the last one's end.
 SEAL_END = 8
 BEFORE_ALL = bytes(SEAL_END)
 
-_event_decoder = msgspec.json.Decoder(Event)
+_event_decoder = LazyDecoder(Event)
 _set_seq = msgspec.structs.force_setattr
 _SHAPE = slice(-TRAILER - len(CRC_KEY), -TRAILER)
 _NUMBERED = b'{"seq":'
@@ -61,7 +62,7 @@ class _SealedLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     crc: str
 
 
-_sealed_decoder = msgspec.json.Decoder(_SealedLine)
+_sealed_decoder = LazyDecoder(_SealedLine)
 
 
 class LineReader:
@@ -431,13 +432,13 @@ class AnyLine(msgspec.Struct):
         return Event(self.type, self.seq, stamp, data, self.run, self.key, self.more)
 
 
-_decode = msgspec.json.Decoder(AnyLine).decode
+_any_decoder = LazyDecoder(AnyLine)
 
 
 def decode_line(text: bytes | memoryview) -> AnyLine | None:
     """Return one line's members, or None if it is neither a line of ours nor of a plain log."""
     try:
-        line = _decode(text)
+        line = _any_decoder.decode(text)
     except (ValueError, RecursionError):
         return None
     return None if line.type is None and line.sealed is None else line

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model import Event
+from holdfast.model import Event, LazyDecoder
 from holdfast.replay._calls import blocks_of
 from holdfast.replay._state import (
     WHY_NOT_RUN,
@@ -133,19 +133,19 @@ class _Opened(msgspec.Struct):
     format: int | None = None
 
 
-_decode_said = msgspec.json.Decoder(_Said).decode
-_decode_heard = msgspec.json.Decoder(_Heard).decode
-_decode_spent = msgspec.json.Decoder(_Spent).decode
-_decode_call = msgspec.json.Decoder(_Call).decode
-_decode_result = msgspec.json.Decoder(_Result).decode
-_decode_thought = msgspec.json.Decoder(_Thought).decode
-_decode_retracted = msgspec.json.Decoder(_Retracted).decode
-_decode_turn = msgspec.json.Decoder(_Turn).decode
-_decode_step = msgspec.json.Decoder(_Step).decode
-_decode_step_result = msgspec.json.Decoder(_StepResult).decode
-_decode_ask = msgspec.json.Decoder(_Ask).decode
-_decode_resumed = msgspec.json.Decoder(_Resumed).decode
-_decode_opened = msgspec.json.Decoder(_Opened).decode
+_said_decoder = LazyDecoder(_Said)
+_heard_decoder = LazyDecoder(_Heard)
+_spent_decoder = LazyDecoder(_Spent)
+_call_decoder = LazyDecoder(_Call)
+_result_decoder = LazyDecoder(_Result)
+_thought_decoder = LazyDecoder(_Thought)
+_retracted_decoder = LazyDecoder(_Retracted)
+_turn_decoder = LazyDecoder(_Turn)
+_step_decoder = LazyDecoder(_Step)
+_step_result_decoder = LazyDecoder(_StepResult)
+_ask_decoder = LazyDecoder(_Ask)
+_resumed_decoder = LazyDecoder(_Resumed)
+_opened_decoder = LazyDecoder(_Opened)
 
 
 def fresh_data(event: Event) -> dict[str, Any]:
@@ -156,14 +156,14 @@ def fresh_data(event: Event) -> dict[str, Any]:
 def _user(state: State, event: Event, _data: Data) -> None:
     state.message_count += 1
     if (state.pending_calls or state.deferred_calls or state.asks) and _answers(event.raw):
-        for kind, block in blocks_of(_decode_said(event.raw).content):
+        for kind, block in blocks_of(_said_decoder.decode(event.raw).content):
             if kind == "tool_result":
                 _settle(state, block.get("tool_use_id"))
-    if state.unheard and (heard := _decode_heard(event.raw).steer) in state.unheard:
+    if state.unheard and (heard := _heard_decoder.decode(event.raw).steer) in state.unheard:
         state.unheard.remove(heard)
     if state.title_auto is None:
         # From the recorded bytes: a long text is elsewhere there, and must give the same title.
-        state.title_auto = _title_of(_decode_said(event.raw).content)
+        state.title_auto = _title_of(_said_decoder.decode(event.raw).content)
 
 
 def _steer(state: State, event: Event, _data: Data) -> None:
@@ -190,7 +190,7 @@ def _assistant(state: State, event: Event, data: Data) -> None:
     if _asks(event.raw):
         # Its calls are open, unless events of their own began them.
         calls = state.pending_calls
-        for kind, block in blocks_of(_decode_said(event.raw).content):
+        for kind, block in blocks_of(_said_decoder.decode(event.raw).content):
             id, tool = block.get("id"), block.get("name")
             if kind == "tool_use" and isinstance(id, str) and isinstance(tool, str) and id not in calls:
                 calls[id] = PendingCall(tool, event.seq, "announced")
@@ -198,7 +198,7 @@ def _assistant(state: State, event: Event, data: Data) -> None:
     elif state.asked:
         state.asked.pop(event.run or "", None)
     if data is None:
-        spent = _decode_spent(event.raw)
+        spent = _spent_decoder.decode(event.raw)
         if spent.usage is not None or spent.metadata is not None:
             spend(state.usage_by_model, spent.usage, spent.model, spent.metadata)
     elif "usage" in data or "metadata" in data:
@@ -230,7 +230,7 @@ def _thinking(state: State, event: Event, _data: Data) -> None:
     first = state.streaming.get(event.run or "") if state.streaming else None
     if first is None:
         return
-    covers_from = _decode_thought(event.raw).covers_from
+    covers_from = _thought_decoder.decode(event.raw).covers_from
     if covers_from is not None and covers_from <= first:
         del state.streaming[event.run or ""]
 
@@ -254,7 +254,7 @@ def tool_call_reducer(todo_tools: Collection[str]) -> Reducer:
             if data is not None and ("usage" in data or "metadata" in data):
                 spend(state.usage_by_model, data.get("usage"), data.get("model"), data.get("metadata"))
         else:
-            body = _decode_call(event.raw)
+            body = _call_decoder.decode(event.raw)
             call, tool, amends, begun = body.id, body.tool, body.amends, body.begun
             if body.usage is not None or body.metadata is not None:
                 spend(state.usage_by_model, body.usage, body.model, body.metadata)
@@ -279,12 +279,12 @@ def _tool_result(state: State, event: Event, data: Data) -> None:
     call = None if data is None else data.get("toolCallId")
     if type(call) is not str:
         found = _match_result(event.raw)
-        call = found[1].decode() if found else _decode_result(event.raw).toolCallId
+        call = found[1].decode() if found else _result_decoder.decode(event.raw).toolCallId
     _settle(state, call)
 
 
 def _retracted(state: State, event: Event, _data: Data) -> None:
-    gone = set(_decode_retracted(event.raw).seqs)
+    gone = set(_retracted_decoder.decode(event.raw).seqs)
     for calls in (state.pending_calls, state.deferred_calls):
         for name in [name for name, call in calls.items() if call.seq in gone]:
             del calls[name]
@@ -297,7 +297,7 @@ def _retracted(state: State, event: Event, _data: Data) -> None:
 
 
 def _turn_start(state: State, event: Event, _data: Data) -> None:
-    turn = _decode_turn(event.raw).turn
+    turn = _turn_decoder.decode(event.raw).turn
     state.open_turns[event.run or ""] = Turning(event.seq if turn is None else turn, event.seq, event.timestamp)
     state.turns += 1
     _forget_nameless(state)
@@ -305,7 +305,7 @@ def _turn_start(state: State, event: Event, _data: Data) -> None:
 
 
 def _turn_end(state: State, event: Event, _data: Data) -> None:
-    reason = _decode_turn(event.raw).reason
+    reason = _turn_decoder.decode(event.raw).reason
     run = event.run or ""
     state.open_turns.pop(run, None)
     state.streaming.pop(run, None)
@@ -336,7 +336,8 @@ def _agent_error(state: State, _event: Event, _data: Data) -> None:
 
 
 def _suspended(state: State, event: Event, _data: Data) -> None:
-    given = {name: value for name, value in msgspec.structs.asdict(_decode_ask(event.raw)).items() if value is not None}
+    told = msgspec.structs.asdict(_ask_decoder.decode(event.raw))
+    given = {name: value for name, value in told.items() if value is not None}
     # In a log without ids it has its token, or nothing, as an identity.
     id = given.pop("id", None) or f"{given.get('token', '')[:16]}@{event.seq}"
     if id in state.asks:
@@ -351,14 +352,14 @@ def _suspended(state: State, event: Event, _data: Data) -> None:
 
 def _resumed(state: State, event: Event, _data: Data) -> None:
     """Continue: with the answer of a token, with those named, or, if none is named, without any."""
-    body = _decode_resumed(event.raw)
+    body = _resumed_decoder.decode(event.raw)
     for id, ask in list(state.asks.items()):
         if ask.token == body.token if body.token is not None else body.ids is None or id in body.ids:
             del state.asks[id]
 
 
 def _step(state: State, event: Event, _data: Data) -> None:
-    given = msgspec.structs.asdict(_decode_step(event.raw))
+    given = msgspec.structs.asdict(_step_decoder.decode(event.raw))
     key, call = given.pop("step"), given["call"]
     if given.pop("begin"):
         # Not a step of its own: a call that was recorded before begins, and ends with its result.
@@ -375,7 +376,7 @@ def _step(state: State, event: Event, _data: Data) -> None:
 
 
 def _step_result(state: State, event: Event, _data: Data) -> None:
-    body = _decode_step_result(event.raw)
+    body = _step_result_decoder.decode(event.raw)
     state.open_steps.pop(body.step, None)
     step = state.steps.get(body.step)
     if step is None:
@@ -397,7 +398,7 @@ def opened_reducer(steps: Steps) -> Reducer:
     """Return the reducer of ``opened``, given the known formats."""
 
     def opened(state: State, event: Event, _data: Data) -> None:
-        body = _decode_opened(event.raw)
+        body = _opened_decoder.decode(event.raw)
         if body.format is not None:
             state.format = check_format(body.format, steps)
         state.epoch, state.alive = body.epoch, True

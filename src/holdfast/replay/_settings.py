@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.model import Event, decode_json, has_blob, is_reference
+from holdfast.model import Event, LazyDecoder, decode_json, has_blob, is_reference
 from holdfast.replay._progress import Data, Reducer, fresh_data, interrupted
 from holdfast.replay._state import Approval, MemoryEntry, Parent, PluginState, State, ToolState, add_usage, stage_after
 from holdfast.replay._upcast import Steps, check_format
@@ -28,11 +28,11 @@ _REVOKE = frozenset({"revoke", "revoked"})
 
 def _reads(body: type[T], *types: str) -> Callable[[Callable[[State, T, Event], None]], None]:
     """Register a reducer for events of these types; it gets their recorded bytes decoded as ``body``."""
-    decode = msgspec.json.Decoder(body).decode
+    decoder = LazyDecoder(body)
 
     def register(reduce: Callable[[State, T, Event], None]) -> None:
         def reducer(state: State, event: Event, _data: Data) -> None:
-            reduce(state, decode(event.raw), event)
+            reduce(state, decoder.decode(event.raw), event)
 
         SETTINGS.update(dict.fromkeys(types, reducer))
 
@@ -261,15 +261,15 @@ class _Branch(msgspec.Struct):
     reason: str | None = None
 
 
-_decode_start = msgspec.json.Decoder(_Start).decode
-_decode_branch = msgspec.json.Decoder(_Branch).decode
+_start_decoder = LazyDecoder(_Start)
+_branch_decoder = LazyDecoder(_Branch)
 
 
 def session_start_reducer(steps: Steps) -> Reducer:
     """Return the reducer of ``session_start``, given the known formats."""
 
     def session_start(state: State, event: Event, _data: Data) -> None:
-        body = _decode_start(event.raw)
+        body = _start_decoder.decode(event.raw)
         version = check_format(body.format, steps)
         if state.log is not None:
             return  # that of a session whose events were copied here
@@ -286,7 +286,7 @@ def session_start_reducer(steps: Steps) -> Reducer:
 
 def _forked(state: State, event: Event, _data: Data) -> None:
     _rest(state, event)
-    body = _decode_branch(event.raw)
+    body = _branch_decoder.decode(event.raw)
     state.parent = Parent(body.session, body.seq)
     state.root = body.root or state.root or body.session
     state.links = {}  # those ids belong to the other session

@@ -14,7 +14,16 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.errors import InvalidData
-from holdfast.model import SessionMetadata, Status, brief, decode_json, fill_references, has_marked_keys, restore_keys
+from holdfast.model import (
+    LazyDecoder,
+    SessionMetadata,
+    Status,
+    brief,
+    decode_json,
+    fill_references,
+    has_marked_keys,
+    restore_keys,
+)
 
 # The progress of a tool call without a result, including questions to its user.
 # A ``tool_call``, or a message that asks for one, is an intent: whether it took effect is unknown. A ``permission`` for
@@ -444,7 +453,7 @@ class State(
 
     def copy(self) -> State:
         """Return an independent copy of the state."""
-        return _decode_state(_encode_state(self))
+        return _state_decoder.decode(_encode_state(self))
 
     def to_json(self) -> bytes:
         """Return the state as bytes, for a snapshot."""
@@ -454,13 +463,13 @@ class State(
     def from_json(cls, data: bytes) -> State:
         """Return the state in a snapshot. Raises InvalidData if it is invalid, or of another version."""
         try:
-            return _decode_state(data)
+            return _state_decoder.decode(data)
         except (ValueError, RecursionError) as error:
             raise InvalidData(f"not a state: {error}") from error
 
 
 _encode_state = msgspec.json.Encoder().encode
-_decode_state = msgspec.json.Decoder(State).decode
+_state_decoder = LazyDecoder(State)
 
 
 def read_recorded(raw: msgspec.Raw, load: LoadBlob | None = None) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from holdfast.errors import TooNew
-from holdfast.model import FORMAT_VERSION, Event
+from holdfast.model import FORMAT_VERSION, Event, LazyDecoder
 
 Step = Callable[[Event], Event]
 Steps = Sequence[Step | None]
@@ -30,7 +30,7 @@ class _Format(msgspec.Struct):
     format: int | None = None
 
 
-_decode_format = msgspec.json.Decoder(_Format).decode
+_format_decoder = LazyDecoder(_Format)
 
 
 def format_of(event: Event) -> int | None:
@@ -38,7 +38,7 @@ def format_of(event: Event) -> int | None:
     if event.type not in _NAMES_FORMAT:
         return None
     try:
-        return _decode_format(event.raw).format
+        return _format_decoder.decode(event.raw).format
     except (ValueError, RecursionError):
         return None
 

@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 
 from holdfast.errors import Damaged, SecurityError, StoreError, Tampered, TooNew
-from holdfast.model import START, Event, Gap, Limits, LineReader, Position, is_as_written
+from holdfast.model import START, Event, Gap, LazyDecoder, Limits, LineReader, Position, is_as_written
 from holdfast.replay import Fold, State, check_format
 from holdfast.session.reader import chunks_after, fits, reader_at, whole_end
 from holdfast.storage import Documents, Log, zstd_module
@@ -52,8 +52,8 @@ class _Envelope(msgspec.Struct, frozen=True):
     check: str
 
 
-_decode_envelope = msgspec.json.Decoder(_Envelope).decode
-_decode_snapshot = msgspec.json.Decoder(Snapshot).decode
+_envelope_decoder = LazyDecoder(_Envelope)
+_snapshot_decoder = LazyDecoder(Snapshot)
 
 
 class Snapshots:
@@ -96,9 +96,9 @@ class Snapshots:
         if found is None:
             raise Damaged(f"there is no snapshot at {seq}", seq=seq)
         try:
-            envelope = _decode_envelope(_expanded(found[0]))
+            envelope = _envelope_decoder.decode(_expanded(found[0]))
             if b"%08x" % crc32(envelope.snapshot) == envelope.check.encode():
-                return _decode_snapshot(envelope.snapshot)
+                return _snapshot_decoder.decode(envelope.snapshot)
         except Exception as error:  # each decompressor has an error type of its own
             raise Damaged(f"the snapshot at {seq} is damaged: {error}", seq=seq) from error
         raise Damaged(f"the snapshot at {seq} is damaged", seq=seq)

@@ -9,14 +9,13 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from holdfast.errors import Fenced, HoldfastError, InvalidData, StoreError, StoreFull, SyncFailed, TooLarge, UsageError
 from holdfast.model import (
     BEFORE_ALL,
     SEAL_END,
     START,
     Event,
+    LazyDecoder,
     Limits,
     Notice,
     Position,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 _PERCENT = 100
 # Events that end or explain a session are written even beyond its size limit.
 _ALWAYS_ALLOWED = frozenset(["closed", "turn_end", "interrupted", "suspended", "tool_result", "opened"])
-_decode_lines = msgspec.json.Decoder(Event).decode_lines
+_decoder = LazyDecoder(Event)
 # State that is small by nature; variables, memory and plugins may be as large as a blob.
 _WHOLE_STATE = frozenset(["config", "instructions", "metadata", "permission", "tools"]) | frozenset(
     ["link", "tag", "task", "title", "todo_update", "untag", "usage"]
@@ -300,7 +299,7 @@ class Writer:
             lines = self.log.unsaved() + b"".join(self._waiting)
             whole = lines[: lines.rfind(b"\n") + 1]
             if self._sealer is None:
-                unsaved = _decode_lines(whole)
+                unsaved = _decoder.decode_lines(whole)
             else:
                 events = [read_line(line, self.log.unseal) for line in whole.splitlines()]
                 unsaved = [event for event in events if event is not None]

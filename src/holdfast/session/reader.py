@@ -15,6 +15,7 @@ from holdfast.model import (
     LINE_END_BYTES,
     START,
     Event,
+    LazyDecoder,
     LineReader,
     Position,
     blob_name,
@@ -108,7 +109,7 @@ class _Numbered(msgspec.Struct):
     more: bool = False
 
 
-_decode_number = msgspec.json.Decoder(_Numbered).decode
+_number_decoder = LazyDecoder(_Numbered)
 
 
 def second_line(offset: int, data: bytes) -> tuple[Position, int] | None:
@@ -123,7 +124,7 @@ def second_line(offset: int, data: bytes) -> tuple[Position, int] | None:
         begin, end = end, data.find(b"\n", end) + 1
         line = data[begin:end]
         try:
-            before = _decode_number(line)
+            before = _number_decoder.decode(line)
             crc = checksum_after(line[-LINE_END_BYTES:])
         except ValueError:
             return None

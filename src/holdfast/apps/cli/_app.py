@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from holdfast._lazy import when_loaded
 from holdfast.apps.cli._failure import explain, suggestion, tell_failure, tell_warning
 from holdfast.apps.cli._screen import COLOURS, standard_error, standard_output
 from holdfast.apps.render.page import Span
@@ -153,12 +154,10 @@ class App:
     def library(self) -> Holdfast:
         """The store, opened on first use. Raises as ``holdfast.open`` does."""
         if self._library is None:
-            import logging
-
             from holdfast.library import Holdfast
 
-            # The verbs themselves report the library's warnings.
-            logging.getLogger("holdfast").addHandler(logging.NullHandler())
+            # The verbs themselves report the library's warnings. Most have none, and need not load the module.
+            when_loaded("logging", lambda logging: logging.getLogger("holdfast").addHandler(logging.NullHandler()))
             _check_store(self.place, self.verb)
             given = None if self.wait_ms is None else {"wait_ms": self.wait_ms}
             # A command's events are durable before it ends; no timer is needed.
@@ -388,6 +387,14 @@ def _show_help(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # 
     ctx.exit()
 
 
+def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+    # `click.version_option` looks for a translation of its own words, however unlikely that it is asked for.
+    if not value or ctx.resilient_parsing:
+        return
+    (ctx.find_object(App) or App()).out.line(f"holdfast {VERSION}")
+    ctx.exit()
+
+
 def print_help(app: App, text: str) -> None:
     """Print a page of help; its headings stand out where there are colours."""
     for line in text.splitlines():
@@ -402,8 +409,15 @@ def print_help(app: App, text: str) -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--store", metavar="URL", help="The store: a path or a URL [env: HOLDFAST_STORE].")
-@click.version_option(
-    VERSION, "-v", "-V", "--version", prog_name="holdfast", message="%(prog)s %(version)s", help="Show the version."
+@click.option(
+    "-v",
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version.",
 )
 @click.pass_context
 def cli(ctx: click.Context, store: str | None) -> None:

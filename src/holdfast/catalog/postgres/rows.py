@@ -20,7 +20,7 @@ from holdfast.catalog._index import IndexUpdate, Row
 from holdfast.catalog._query import Fts5, Query, fold, words_of
 from holdfast.catalog._search_texts import Heard, IndexChanges, Listener, Told
 from holdfast.catalog.sqlite.rows import read_whole, stored, version_of
-from holdfast.model import SessionMetadata, fold_id
+from holdfast.model import LazyDecoder, SessionMetadata, fold_id
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -32,7 +32,7 @@ _NONE = (0, 0)
 
 _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(Listener).decode
+_unpacker = LazyDecoder(Listener, msgspec.msgpack)
 
 
 def _arrays(typed: str, first: int = 1) -> str:
@@ -109,7 +109,7 @@ def make_ready(updates: Iterable[IndexUpdate], known: Mapping[str, Any], priced:
 def _change(update: IndexUpdate, kept: Any, priced: str) -> RowChange:
     id = update.row.meta.session_id
     goes_on = kept is not None and not update.whole
-    listener = _unpack(kept["listener"]) if goes_on and kept["listener"] else Listener()
+    listener = _unpacker.decode(kept["listener"]) if goes_on and kept["listener"] else Listener()
     first = kept["said"] if kept is not None else 0
     was_streaming = goes_on and bool(listener.streams)
     changes = listener.hear(update.events) if update.events else IndexChanges()

@@ -24,16 +24,16 @@ from holdfast.catalog._filter import (
     text_of,
 )
 from holdfast.catalog._index import IndexUpdate, Row, Trace
-from holdfast.model import SessionMetadata, fold_id
+from holdfast.model import LazyDecoder, SessionMetadata, fold_id
 from holdfast.storage.sqlite import transaction
 
 if TYPE_CHECKING:
     from holdfast.catalog._usage import Prices
     from holdfast.storage.sqlite import Connection
 
-_decode_meta = msgspec.json.Decoder(SessionMetadata).decode
-_decode_all = msgspec.json.Decoder(list[SessionMetadata]).decode
-_decode_trace = msgspec.json.Decoder(Trace).decode
+_meta_decoder = LazyDecoder(SessionMetadata)
+_all_decoder = LazyDecoder(list[SessionMetadata])
+_trace_decoder = LazyDecoder(Trace)
 _id_of = attrgetter("session_id")
 
 
@@ -43,7 +43,7 @@ def read_row(id: Any, data: Any, crc: Any) -> SessionMetadata:
     Raises IndexDamaged if it is not as written.
     """
     if type(data) is bytes and crc32(data) == crc:
-        meta = _decode_meta(data)
+        meta = _meta_decoder.decode(data)
         if meta.session_id == id:
             return meta
     raise IndexDamaged("the row of a session")
@@ -54,7 +54,7 @@ def read_rows(ids: tuple[Any, ...], data: tuple[Any, ...], crcs: tuple[Any, ...]
     try:
         if tuple(map(crc32, data)) != crcs:
             raise IndexDamaged("the rows of sessions")
-        found = _decode_all(b"[%b]" % b",".join(data))
+        found = _all_decoder.decode(b"[%b]" % b",".join(data))
     except (TypeError, ValueError) as error:
         raise IndexDamaged("the rows of sessions") from error
     if tuple(map(_id_of, found)) != ids:
@@ -65,7 +65,7 @@ def read_rows(ids: tuple[Any, ...], data: tuple[Any, ...], crcs: tuple[Any, ...]
 def read_whole(id: Any, data: Any, crc: Any, trace: Any, trace_crc: Any) -> Row:
     """Return a session as a list shows it, with the index's knowledge of its log."""
     if type(trace) is bytes and crc32(trace) == trace_crc:
-        return Row(read_row(id, data, crc), _decode_trace(trace))
+        return Row(read_row(id, data, crc), _trace_decoder.decode(trace))
     raise IndexDamaged("the row of a session")
 
 

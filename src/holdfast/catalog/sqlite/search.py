@@ -22,6 +22,7 @@ from holdfast.catalog._filter import Filter, Statement, clamped
 from holdfast.catalog._query import fold
 from holdfast.catalog._search_texts import ROLES, Heard, Listener
 from holdfast.catalog.sqlite.rows import read_row, read_rows, selection
+from holdfast.model import LazyDecoder
 
 if TYPE_CHECKING:
     from holdfast.catalog._query import Query
@@ -43,7 +44,7 @@ _KEEP = "UPDATE said_listeners SET listener = ? WHERE session = ?"
 _KEEP_ANEW = "INSERT INTO said_listeners (listener, session) VALUES (?, ?)"
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Listener).decode
+_decoder = LazyDecoder(Listener, msgspec.msgpack)
 _Values = tuple[int, int | None, int, int, int, int, str | None, bool]
 
 
@@ -124,7 +125,7 @@ def tool_number(name: str | None) -> int:
 
 def _read_listener(kept: Any) -> Listener:
     try:
-        return _decode(without_check(kept))
+        return _decoder.decode(without_check(kept))
     except (TypeError, ValueError) as error:
         raise IndexDamaged("what is kept of a session for the search") from error
 
