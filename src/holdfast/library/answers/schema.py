@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-import inspect
-import textwrap
+import linecache
+import re
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -63,12 +64,18 @@ def _meanings(kind: type) -> dict[str, str]:
     """Return the descriptions of members: the strings below them in the source."""
     found: dict[str, str] = {}
     for one in reversed(kind.__mro__[:-1]):
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
-        except (OSError, TypeError):  # a class without a source: msgspec's own
-            continue
-        for member, after in pairwise(getattr(tree.body[0], "body", ())):
+        for member, after in pairwise(_body_of(one)):
             match member, after:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(ast.Constant(str(said))):
                     found[name] = " ".join(said.split()).replace("``", "`").replace("None", "null")
     return found
+
+
+def _body_of(kind: type) -> Sequence[ast.stmt]:
+    """Return the statements of a class of a module; none of one without a source, such as msgspec's own."""
+    # By its text alone: `inspect.getsource` parses the whole module for each class of it.
+    module = vars(sys.modules[kind.__module__])
+    source = "".join(linecache.getlines(module.get("__file__") or "", module))
+    found = re.search(rf"^class {kind.__name__}\b.*(?:\n(?![^\s)]).*)*", source, re.MULTILINE)
+    parsed = None if found is None else ast.parse(found[0]).body[0]
+    return parsed.body if isinstance(parsed, ast.ClassDef) else ()
