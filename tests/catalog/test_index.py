@@ -172,6 +172,25 @@ def test_large_payloads_are_in_place(store_root):
         assert said[0].startswith("needle")
 
 
+def test_automatic_tags_stay_where_nothing_was_said(store_root, monkeypatch):
+    """A tag or a pin does not derive them again; the next words do."""
+    with holdfast.open(store_root) as hf:
+        with hf.session("a") as session:
+            session.user("kubectl get pods, then kubectl logs of the kubernetes cluster")
+        automatic = hf.list()[0].auto_tags
+        derived = []
+        real = _look.auto_tags
+        monkeypatch.setattr(_look, "auto_tags", lambda tally: derived.append(tally) or real(tally))
+        hf.tag("a", "mine")
+        assert hf.list()[0].auto_tags == automatic
+        assert automatic
+        assert not derived
+        with hf.session("a") as session:
+            session.user("pytest, pytest, pytest: the unit tests fail, says pytest")
+        assert hf.list()[0].auto_tags != automatic
+        assert derived
+
+
 @pytest.mark.parametrize("kind", ["too_new", "unreadable"])
 def test_a_log_that_cannot_be_read_hides_no_other(store_root, kind):
     """It is listed with its state, and the others as they are."""

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.catalog import Tally
+from holdfast.catalog._tally import TELLING
+from holdfast.catalog._topics import auto_tags
 from holdfast.catalog._usage import OTHERS
 from holdfast.errors import InvalidData
 from holdfast.model import Event
@@ -87,6 +89,21 @@ def test_figures_agree_with_the_state(events):
     assert sum(one.cost for one in spent.values()) == pytest.approx(usage.cost or 0.0)
     assert set(spent) == set(usage.by_model)
     assert tally.messages == fold(events).message_count
+
+
+@given(logs())
+def test_usage_alone_is_the_same_usage(events):
+    """Counted without the words, the usage is that of the whole tally, also with events that are malformed."""
+    assert Tally().feed_usage(events).spent() == Tally().feed(events).spent()
+
+
+@given(logs())
+def test_tags_come_from_the_events_that_tell(events):
+    """No other event changes them, so that the index derives them only after one of these."""
+    tally = Tally()
+    for event in events:
+        before = auto_tags(tally)
+        assert auto_tags(tally.feed([event])) == before or event.type in TELLING
 
 
 @given(logs(), st.lists(st.integers(min_value=0, max_value=25), max_size=4))

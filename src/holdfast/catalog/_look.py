@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.catalog._index import NEVER_READ, IndexUpdate, Kept, Row, Trace
-from holdfast.catalog._tally import Tally
+from holdfast.catalog._tally import TELLING, Tally
 from holdfast.catalog._topics import auto_tags
 from holdfast.catalog._usage import Prices, cost_of
 from holdfast.errors import Damaged, HoldfastError, InvalidData, KeyMissing, StoreError, TooNew
@@ -89,6 +89,7 @@ class _Reading(msgspec.Struct):
         # After the fold, whose state keeps references: only words and figures need the payloads.
         events = list(resolve_blobs(step.events, self.store.documents(self.entry.key)))
         tally.feed(events)
+        is_telling = any(event.type in TELLING for event in events)
         damaged = step.damaged or (known is not None and known.damaged)
         meta = describe(state, self.id, self.entry.size)
         # 0 if token counts were reported.
@@ -100,7 +101,7 @@ class _Reading(msgspec.Struct):
             total_tokens=estimate or meta.total_tokens,
             tokens_estimated=estimate > 0,
             model=tally.model,
-            auto_tags=auto_tags(tally),
+            auto_tags=auto_tags(tally) if base is None or is_telling else base.row.meta.auto_tags,
             cost=cost_of(tally, self.prices or _prices()),
         )
         last = state.last_open

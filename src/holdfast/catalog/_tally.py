@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -150,6 +151,14 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
                     continue  # malformed: it stays in the log, but does not count
         words.asked.count()
         words.told.count()
+        return self
+
+    def feed_usage(self, events: Iterable[Event]) -> Tally:
+        """Count the usage in these events and nothing else, which needs no vocabulary. Never raises."""
+        for event in events:
+            if (spend := _SPENDERS.get(event.type)) is not None:
+                with suppress(ValueError, RecursionError):
+                    spend(self, event)
         return self
 
     def to_bytes(self) -> bytes:
@@ -301,14 +310,18 @@ def _system(tally: Tally, event: Event, _words: Words) -> _Said:
 
 def _assistant(tally: Tally, event: Event, words: Words) -> None:
     said = _system(tally, event, words)
-    if said.usage is not None or said.metadata is not None or said.model is not None:
-        tally.spend(event, said.usage, said.model, said.metadata)
+    _spend_message(tally, event, said)
     words.told.text(_text_of(said.content, _ASSISTANT_CHARS))
     for kind, block in blocks_of(said.content):
         id, tool = block.get("id"), block.get("name")
         if kind == "tool_use" and isinstance(id, str) and isinstance(tool, str):
             size = 0 if told_tokens(said.token_count) is not None else None
             _take(tally, event, words, (id, tool, _encode_json(block.get("input")), size))
+
+
+def _spend_message(tally: Tally, event: Event, said: _Said) -> None:
+    if said.usage is not None or said.metadata is not None or said.model is not None:
+        tally.spend(event, said.usage, said.model, said.metadata)
 
 
 def _length(told: Any, content: Any) -> int:
@@ -340,10 +353,14 @@ def _text_of(content: Any, most: int) -> str:
 
 def _tool_call(tally: Tally, event: Event, words: Words) -> None:
     call = _call_decoder.decode(event.raw)
-    if call.usage is not None or call.metadata is not None:
-        tally.spend(event, call.usage, call.model, call.metadata)
+    _spend_call(tally, event, call)
     said = (call.id, call.tool, bytes(call.params), told_tokens(call.token_count))
     _take(tally, event, words, said, begun=True, amends=call.amends is True)
+
+
+def _spend_call(tally: Tally, event: Event, call: _Call) -> None:
+    if call.usage is not None or call.metadata is not None:
+        tally.spend(event, call.usage, call.model, call.metadata)
 
 
 _Use = tuple[str, str, bytes, int | None]  # the id, the tool, its parameters, and how many tokens that is
@@ -441,6 +458,12 @@ def _session_start(tally: Tally, event: Event, _words: Words) -> None:
         tally.agent = agent[:NAME_CHARS_MAX]
 
 
+_SPENDERS: dict[str, Callable[[Tally, Event], None]] = {
+    "assistant": lambda tally, event: _spend_message(tally, event, _said_decoder.decode(event.raw)),
+    "tool_call": lambda tally, event: _spend_call(tally, event, _call_decoder.decode(event.raw)),
+    "usage": lambda tally, event: tally.spend(event, event.data, event.data.get("model"), None),
+}
+
 _REDUCERS: dict[str, Callable[[Tally, Event, Words], object]] = {
     "user": _user,
     "assistant": _assistant,
@@ -455,10 +478,13 @@ _REDUCERS: dict[str, Callable[[Tally, Event, Words], object]] = {
     "forked": _forked,
     "merged": _merged,
     "closed": lambda tally, *_: tally.calls.stop_clocks(all_runs=True),
-    "usage": lambda tally, event, _: tally.spend(event, event.data, event.data.get("model"), None),
+    "usage": lambda tally, event, _: _SPENDERS["usage"](tally, event),
     "title": _title,
     "session_start": _session_start,
 }
+
+TELLING = frozenset(["assistant", "title", "tool_call", "tool_result", "user"])
+"""The types of events that can change the automatic tags."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = LazyDecoder(Tally, msgspec.msgpack)

@@ -183,7 +183,15 @@ _KEPT = {"+": "+", "#": "#"}  # c++, c#
 _TABLE = {**_FOLD, **{ord(sign): kept for sign, kept in _KEPT.items()}}
 _CHARS_TOGETHER = 1 << 16
 _WORD = re.compile(r"[^\W_]+")
-_is_cjk = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]").search
+
+
+@cache  # so large a class takes as long to compile as everything else of this module
+def _cjk_letters() -> re.Pattern[str]:
+    return re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+def _is_cjk(text: str) -> bool:
+    return _cjk_letters().search(text) is not None
 
 
 def words_of(text: str) -> list[str]:

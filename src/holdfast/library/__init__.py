@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from holdfast.library._imports import ForeignSessions, ImportedSession, ImportReport, Place
     from holdfast.library._keychain import GivenKey, SignedFile, make_key, read_signed, signing_seed
     from holdfast.library._keys import KeyInfo, Keys, Resealed
-    from holdfast.library._redaction import RedactionReport, redacted
+    from holdfast.library._redaction import RedactionReport
+    from holdfast.library._redactor import redacted
     from holdfast.library._retention import Policies
     from holdfast.library._trash import Erased, Trash, Trashed
     from holdfast.library._views import SnapshotInfo
@@ -38,7 +39,8 @@ __getattr__ = lazy(
         "_imports": "ForeignSessions ImportReport ImportedSession Place",
         "_keychain": "SignedFile make_key read_signed signing_seed",
         "_keys": "KeyInfo Keys Resealed",
-        "_redaction": "RedactionReport redacted",
+        "_redaction": "RedactionReport",
+        "_redactor": "redacted",
         "_retention": "Policies",
         "_trash": "Erased Trash Trashed",
         "_views": "SnapshotInfo",

@@ -81,7 +81,7 @@ def compare(core: Core, a: str, b: str) -> Comparison:
     from holdfast.replay import compare
 
     def cost(events: list[Event]) -> float | None:
-        return cost_of(Tally().feed(events), load_prices(core.settings.configuration))
+        return cost_of(Tally().feed_usage(events), load_prices(core.settings.configuration))
 
     return compare(_told(core, a), _told(core, b), cost=cost)
 

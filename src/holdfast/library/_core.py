@@ -169,7 +169,7 @@ class Core:
 
     @cached_property
     def _own_redactor(self) -> Redactor:
-        from holdfast.library._redaction import make_redactor
+        from holdfast.library._redactor import make_redactor
 
         return make_redactor(self, {}, mode=self.redaction)
 
@@ -218,7 +218,7 @@ class Core:
     def branches(self) -> Branches:
         from holdfast.session import Branches
 
-        return Branches(self.store, limits=self.limits, redactor=self.redactor())
+        return Branches(self.store, limits=self.limits, redactor=self.redactor)
 
     @cached_property
     def prices(self) -> Prices:

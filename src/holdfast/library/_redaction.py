@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import builtins
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.errors import Conflict, Damaged, Forbidden, HoldfastError, UsageError
+from holdfast.errors import Damaged, Forbidden, HoldfastError, UsageError
 from holdfast.library import _trash
 from holdfast.library._core import LEASE_MS, Core
+from holdfast.library._redactor import REDACTION_KEY, make_redactor
 from holdfast.library._views import of_known_format
 from holdfast.model import (
     BEFORE_ALL,
@@ -42,19 +41,15 @@ from holdfast.model import (
 )
 from holdfast.security import ends_stream
 from holdfast.session import now_ms, read_range, resolve_blobs
-from holdfast.storage import MUST_NOT_EXIST, do_each
+from holdfast.storage import do_each
 
 if TYPE_CHECKING:
-    from holdfast.library.holdfast import Holdfast
     from holdfast.security import Finding, Redactor, Sealer, SecretSpan
     from holdfast.storage import Documents, Log
 
 _SHARED = "shared/"
-_KEY_PLACE = "shared/redaction"
 # These hold digests and names only, which must not be taken for secrets.
-_NO_WORDS = (_KEY_PLACE, "shared/rotation", "shared/sealing", "shared/tokens", "shared/outside")
-_KEY_NAME = "fingerprint.key"
-_KEY_BYTES = 32
+_NO_WORDS = (REDACTION_KEY, "shared/rotation", "shared/sealing", "shared/tokens", "shared/outside")
 _GIVEN_CHARS_MIN = 4
 _MARK_BYTES = 16
 _CLEAN_MAX = 200_000  # events that are remembered: 20 MB
@@ -139,36 +134,6 @@ def redact(core: Core, id: str, *, find: Sequence[str], relatives: bool, dry_run
         unreached=tuple(unreached),
         left=tuple(left),
     )
-
-
-def make_redactor(core: Core, values: dict[str, str], *, mode: str, seconds_per_mib: float = 1.0) -> Redactor:
-    """Return what replaces secrets: those that the rules find, and the given values."""
-    from holdfast.security import Redactor, Scanner, read_user_rules, secret_values
-
-    settings = core.settings.configuration
-    if settings.get("redaction.environment", True):
-        values = {**dict.fromkeys(secret_values(os.environ), "environment"), **values}
-    rules = read_user_rules(settings.get("redaction.rules", []))
-    scanner = Scanner(more=rules, values=values, seconds_per_mib=seconds_per_mib)
-    spares = not settings.get("redaction.model", False)
-    return Redactor(partial(_redaction_key, core), mode=mode, scanner=scanner, spares_model=spares)
-
-
-def redacted(hf: Holdfast, data: dict[str, Any]) -> dict[str, Any]:
-    """Return data that is to be kept beside logs as a session of this store would record it. Raises SecretFound."""
-    return hf._core.redacted(data)  # noqa: SLF001 - one of ours
-
-
-def _redaction_key(core: Core) -> bytes:
-    """Return the key of this store's fingerprints; it is made when first needed."""
-    documents = core.store.documents(_KEY_PLACE)
-    found, made = documents.get(_KEY_NAME), os.urandom(_KEY_BYTES)
-    if found is None:
-        try:
-            documents.put(_KEY_NAME, made, if_match=MUST_NOT_EXIST)
-        except Conflict:
-            found = documents.get(_KEY_NAME)
-    return made if found is None else found[0]
 
 
 def _to_redact(core: Core, id: str, *, relatives: bool) -> builtins.list[str]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import binascii
 import gc
-import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -234,8 +234,15 @@ def mistral_id(identity: str) -> str:
     return "".join(digits)
 
 
+@cache  # it loads OpenSSL, and few conversations need a digest
+def _sha256() -> Callable[[bytes], Any]:
+    from hashlib import sha256
+
+    return sha256
+
+
 def _hash(identity: str) -> int:
-    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8])
+    return int.from_bytes(_sha256()(identity.encode()).digest()[:8])
 
 
 def _mistral_number(identity: str) -> int:
@@ -251,7 +258,7 @@ def _mistral_number(identity: str) -> int:
 def _shorten(text: str, chars_max: int) -> str:
     if len(text) <= chars_max:
         return text
-    mark = hashlib.sha256(text.encode()).hexdigest()[:16]
+    mark = _sha256()(text.encode()).hexdigest()[:16]
     return f"{text[: chars_max - 17]}-{mark}"
 
 

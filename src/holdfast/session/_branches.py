@@ -10,7 +10,7 @@ import contextlib
 import re
 import sys
 from bisect import bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,7 +37,12 @@ class Branches:
     """Creates sessions from others in one store."""
 
     def __init__(
-        self, store: Store, *, limits: Limits | None = None, clock: Clock = now_ms, redactor: Redactor | None = None
+        self,
+        store: Store,
+        *,
+        limits: Limits | None = None,
+        clock: Clock = now_ms,
+        redactor: Callable[[], Redactor | None] = lambda: None,
     ) -> None:
         self._store = store
         self._redactor = redactor
@@ -79,8 +84,8 @@ class Branches:
         data = {"session": parent_id, "seq": seq - 1, "root": self._root_of(key, place)}
         data |= {"log": random_hex(_LOG_ID_BYTES), "reason": reason}
         drafts = [Draft("forked", {name: value for name, value in data.items() if value is not None}, run), *more]
-        if self._redactor is not None:
-            drafts[1:] = [one._replace(data=self._redactor.data(one.type, one.data).data) for one in more]
+        if more and (redactor := self._redactor()) is not None:
+            drafts[1:] = [one._replace(data=redactor.data(one.type, one.data).data) for one in more]
         # The keys come first: a crash must not leave events that cannot be opened.
         documents = _keys_for(self._store, key, seq)
         replaced = Conflict(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,7 +14,9 @@ from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._options import json_option, option, session_argument, verb, yes_option
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
-from holdfast.library import RedactionReport
+
+if TYPE_CHECKING:
+    from holdfast.library import RedactionReport
 
 _LINES_MAX = 10_000
 

@@ -6,7 +6,6 @@ A mark says what was there and makes repeats recognisable without revealing the 
 
 from __future__ import annotations
 
-import hmac
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
@@ -98,6 +97,8 @@ class Redactor:
             return ""  # nothing is written, so nothing has to be recognised later
         if callable(self._key):
             self._key = self._key()
+        import hmac  # it loads OpenSSL, and most of what is recorded holds no secret
+
         return hmac.digest(self._key, secret.encode("utf-8", "surrogatepass"), "sha256").hex()[:chars]
 
     def spans(self, text: str) -> list[SecretSpan]:

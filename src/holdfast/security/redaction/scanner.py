@@ -7,9 +7,7 @@ word is there is tried. Every step is linear in the length of the text.
 
 from __future__ import annotations
 
-import base64
 import binascii
-import json
 import math
 import re
 import time
@@ -513,6 +511,8 @@ def forms_of(value: str) -> list[str]:
     """Return how a value reads in an unescaped text, by itself and within JSON of a few levels."""
     if reads_the_same(value):
         return [unescaped(without_breaks(value))]
+    import json
+
     forms, given = [], {value}
     for _ in range(_LEVELS):
         forms += [unescaped(without_breaks(form)) for form in given]
@@ -563,7 +563,7 @@ def _unwrapped(coded: str) -> str:
 def _from_base64(coded: str) -> bytes:
     whole = len(coded) - (len(coded) % 4 == 1)
     try:
-        return base64.b64decode(coded[:whole] + "=" * (-whole % 4))
+        return binascii.a2b_base64(coded[:whole] + "=" * (-whole % 4))
     except (binascii.Error, ValueError):
         return b""
 
