@@ -227,12 +227,17 @@ def test_run_uses_an_agent_by_its_name(project, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_an_agent_whose_file_cannot_be_used_is_not_another_one(project, own):
+def test_an_agent_whose_file_cannot_be_used_is_not_another_one(project, own, monkeypatch):
     """Who asks for it by name gets no agent without its words, tools and limits; a good file of the user's counts."""
     (project / "bad.md").write_text("nothing")
     (project / "other.md").write_text("---\nname: named\nmodel: test\n---\n")
     with pytest.raises(UsageError, match="the agent bad has a file that cannot be used"):
         Kit.configured(None, model="test", agent="bad")
+    with pytest.raises(UsageError, match="the agent bad has a file that cannot be used"):
+        Agent("test", delegates=["bad"])
+    monkeypatch.setenv("HOLDFAST_AGENT", "bad")
+    with pytest.raises(UsageError, match="the agent bad has a file that cannot be used"):
+        Kit.configured(None, model="test", agent=None)
     assert Kit.configured(None, model="test", agent="other").agent_id == "other"
     (own / "bad.md").write_text("---\nmodel: test\n---\nMine.")
     assert Kit.configured(None, model=None, agent="bad").agents["bad"].instructions == "Mine."

@@ -466,11 +466,12 @@ def specs_of(delegates: Iterable[Any], model: Any) -> tuple[Spec, ...]:
     found = []
     for delegate in delegates:
         if isinstance(delegate, str):
-            from holdfast.agent._agent_files import load_agents
+            from holdfast.agent._agent_files import check_read, load_agents
             from holdfast.agent._builtin import builtin_tools
 
             files = load_agents()
             if delegate not in files:
+                check_read(delegate, files.values())
                 raise UsageError(
                     f"no agent {delegate!r} has a file", remedy=f"There are: {', '.join(files) or 'none'}."
                 )

@@ -181,11 +181,14 @@ def load_agents(folder: str | os.PathLike[str] | None = None, *, tell: Tell = wa
     return found
 
 
-def has_unread_file(name: str, read: Iterable[AgentFile]) -> bool:
-    """Return whether a file named like an agent exists but was not read successfully."""
+def check_read(name: str, read: Iterable[AgentFile]) -> None:
+    """Raise UsageError if a file named like an agent exists but was not read successfully."""
     known = {agent.path for agent in read}
     paths = [os.path.join(place, name + _ENDING) for place, _ in agent_folders()]
-    return any(os.path.lexists(path) and path not in known for path in paths)
+    if any(os.path.lexists(path) and path not in known for path in paths):
+        raise UsageError(
+            f"the agent {name} has a file that cannot be used", remedy="Mend the line that was named, or remove it."
+        )
 
 
 def _texts(place: str, tell: Tell, *, own: bool) -> Iterator[tuple[str, str]]:

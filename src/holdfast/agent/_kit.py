@@ -450,16 +450,15 @@ def _choice_for(
 ) -> ModelChoice:
     """Return the model for an agent: as asked for, as its file says, else the default.
 
-    Raises UsageError if the agent was asked for and its file cannot be used: without the file's instructions, tools
-    and limits it would be another agent.
+    Raises UsageError if the agent was named, here or in the settings, and its file cannot be used: without the file's
+    instructions, tools and limits it would be another agent.
     """
-    from holdfast.agent._agent_files import has_unread_file
+    from holdfast.agent._agent_files import check_read
 
-    file = agents.get(fit_id(agent or settings.get("agent", _AGENT)))
-    if file is None and agent is not None and has_unread_file(agent, agents.values()):
-        raise UsageError(
-            f"the agent {agent} has a file that cannot be used", remedy="Mend the line that was named, or remove it."
-        )
+    named = agent or settings.get("agent")
+    file = agents.get(fit_id(named or _AGENT))
+    if file is None and named:
+        check_read(named, agents.values())
     if model is None and file is not None and file.model is not None:
         return choose_model(file.model, settings, reason=f"from {file.path}")
     return choose_model(model, settings)
