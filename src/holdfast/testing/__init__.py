@@ -1,4 +1,4 @@
-"""For others to test with: the store contract, disks and stores that fail or remember, strategies.
+"""Test support for users: the store contract, disks and stores that fail or record, Hypothesis strategies.
 
 The strategies need hypothesis, so they are loaded when they are first asked for.
 """

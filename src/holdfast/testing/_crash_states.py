@@ -1,4 +1,4 @@
-"""Every state in which a crash can leave a disk, computed from what was done to it.
+"""Every state in which a crash can leave a disk, computed from the calls made on it.
 
 The rules are those of a weak but honest file system. Bytes are safe after the sync of their file,
 names after the sync of their directory. What is not safe may be there or not: names in the order in
@@ -30,7 +30,7 @@ Names = dict[int, list[str]]
 
 @dataclass(slots=True, eq=False, repr=False)
 class CrashState:
-    """A disk as a crash left it, and what had been acknowledged by then."""
+    """A disk as a crash left it, and the acknowledgements until then."""
 
     paths: Paths
     """(inode, bytes) by path; the bytes of a directory are None."""
@@ -38,11 +38,11 @@ class CrashState:
     after: int
     """The number of effects before it."""
     cut: tuple[int, int] | None = None
-    """If the last write was cut: after how many of how many bytes."""
+    """If the last write was cut: the number of bytes written, and of all its bytes."""
 
     @property
     def key(self) -> frozenset[tuple[str, bytes | None]]:
-        """Equal for two states whose files are the same."""
+        """A value that is equal for two states with the same files."""
         return frozenset(zip(self.paths, [data for _, data in self.paths.values()], strict=True))
 
     def content(self, path: str) -> bytes | None:
@@ -56,7 +56,7 @@ class CrashState:
         return SimDisk(self.image())
 
     def image(self) -> Image:
-        """Return the state as inodes, to make a disk of."""
+        """Return the state as inodes, to create a disk from."""
         entries: Entries = {ROOT: {}}
         contents: dict[int, bytes] = {}
         numbers = {"": ROOT}
@@ -76,7 +76,7 @@ class CrashState:
 
 
 class _Medium:
-    """The contents of the disk: what is safe, and what is not yet."""
+    """The contents of the disk: synced and unsynced."""
 
     def __init__(self, image: Image, settled: Collection[str] = ()) -> None:
         self.settled: set[int] = set()
@@ -99,7 +99,7 @@ class _Medium:
             for made in safe:
                 _change(self.entries, made)
                 if made.removed is not None and made.added is not None:
-                    # What was moved away for good is not there any more, whatever is synced later: or the old name
+                    # A name whose removal is safe does not return, whatever is synced later: otherwise the old name
                     # could come back beside the new one, which no rename leaves.
                     before = (*made.removed, made.added[2])
                     self.changes = [change for change in self.changes if change.added != before]
@@ -111,13 +111,13 @@ class _Medium:
                     self.settled.add(effect.added[2])
 
     def entry_choices(self, *, subsets: bool) -> Iterator[Entries]:
-        """Yield the names that a crash may leave: the unsafe changes up to any one, or any of them."""
-        # Two to the power of their number: beyond a few, only those in order.
+        """Yield the names that a crash may leave: the unsynced changes up to any one, or any subset of them."""
+        # The number of subsets is exponential: beyond a few changes, only prefixes.
         if subsets and len(self.changes) <= _SUBSET_BITS_MAX:
             for mask in range(1 << len(self.changes)):
                 yield self._with(c for bit, c in enumerate(self.changes) if mask >> bit & 1)
             return
-        # In order, as a journal of a file system has them; the whole first, then less and less.
+        # Prefixes, as in the journal of a file system; the longest first.
         for count in range(len(self.changes), -1, -1):
             yield self._with(self.changes[:count])
 
@@ -144,7 +144,7 @@ def _change(entries: Entries, change: EntryChange) -> None:
     if change.removed is not None:
         directory, name = change.removed
         names = entries.setdefault(directory, {})
-        # Of a rename only its own file is moved: with an older change left out it may be another.
+        # A rename moves only its own file: if an older change is missing, the name may be another file's.
         if added is None or names.get(name) == added[2]:
             names.pop(name, None)
     if added is not None:
@@ -178,7 +178,7 @@ def power_states(
         if isinstance(effect, Acknowledged):
             if not effect.survives_power_loss:
                 continue
-            # The same files mean more now: from here on what was told has to be in them.
+            # The same files must now contain more: everything acknowledged up to here.
             told.append(effect.what)
             seen.clear()
         acknowledged = tuple(told)
@@ -214,7 +214,7 @@ def kill_states(
 
 
 def end_states(image: Image, effects: list[Effect]) -> Iterator[CrashState]:
-    """After all effects: what a kill leaves, then what power loss can leave, the worst first."""
+    """Yield the state that a kill leaves after all effects, then those of a power loss, the worst first."""
     safe, seen = _Medium(image), _Medium(image)
     told = [effect for effect in effects if isinstance(effect, Acknowledged)]
     for effect in effects:
@@ -229,7 +229,7 @@ def end_states(image: Image, effects: list[Effect]) -> Iterator[CrashState]:
 
 
 def _take_at_once(medium: _Medium, effect: Effect) -> None:
-    """Let an effect happen and be safe, as it is for a system that goes on."""
+    """Apply an effect as if it were synced, as for a system that keeps running."""
     medium.take(effect)
     if isinstance(effect, (Write, Cut)):
         medium.take(Sync(effect.inode))
@@ -240,7 +240,7 @@ def _take_at_once(medium: _Medium, effect: Effect) -> None:
 def _states_at(
     medium: _Medium, written: int | None, step: int, *, subsets: bool, holes: bool
 ) -> Iterator[tuple[Paths, tuple[int, int] | None]]:
-    # Whole or as it was: that is what the caller asked for.
+    # Whole or unchanged, as the caller requested.
     if written in medium.settled:
         step = len(medium.volatile(written))
     for entries in medium.entry_choices(subsets=subsets):
@@ -250,14 +250,14 @@ def _states_at(
             base = _replaced(base, names, inode, medium.volatile(inode))
         settled = {written, *medium.settled}
         unsafe = [inode for inode in medium.unsafe if inode in names and inode not in settled]
-        # The other files that were not synced, each in its telling states, in all combinations.
+        # The other unsynced files, each in its distinctive states, in all combinations.
         others = list(_with_unsafe_files(base, names, medium, unsafe, holes=holes))
         for paths in others:
             yield paths, None
             if written in names:
                 yield _replaced(paths, names, written, medium.volatile(written)), None
         if written in names:
-            # Each cut only with the other files as they were and as they are to be.
+            # Each cut only with the other files in their old and in their new state.
             for paths in {id(paths): paths for paths in (others[0], others[-1])}.values():
                 for content, cut in _every_cut(medium, written, step):
                     yield _replaced(paths, names, written, content), cut
@@ -292,7 +292,7 @@ def _every_cut(medium: _Medium, inode: int, step: int) -> Iterator[tuple[bytes, 
     """Yield the file with its last change cut at each byte, and with zeros up to its new size."""
     *earlier, last = medium.unsafe[inode]
     content = medium.contents.get(inode, b"")
-    # First as it was when it was last synced.
+    # First the state of the last sync.
     yield content, None
     content = _after(content, earlier)
     whole = last.on(content)
@@ -335,7 +335,7 @@ def _replaced(paths: Paths, names: Names, inode: int, content: bytes) -> Paths:
 
 
 def sampled_power_loss(image: Image, effects: list[Effect], chance: Random) -> CrashState:
-    """Return what is left when the power goes after all these effects.
+    """Return one of the states after a power loss that follows all these effects.
 
     The names that were not synced are there up to any one of them; of each file some of the writes
     that were not synced, the last of them cut at any byte, or zeros up to the new size.
@@ -366,7 +366,7 @@ def _sampled_content(medium: _Medium, inode: int, chance: Random) -> bytes:
     return content.ljust(len(whole), b"\0") if luck > 1 - _ZEROS_PART else content
 
 
-# What a call did to a disk, as far as a crash may undo it.
+# The effects of a call on a disk that a crash may undo.
 class Write(NamedTuple):
     """Bytes written into a file."""
 
@@ -408,7 +408,7 @@ class SyncDirectory(NamedTuple):
 
 
 class EntryChange(NamedTuple):
-    """Names taken away and given, all at once: a creation, a link, a rename, an unlink."""
+    """Names removed and added atomically: a creation, a link, a rename, an unlink."""
 
     removed: tuple[int, str] | None
     added: tuple[int, str, int] | None
@@ -416,7 +416,7 @@ class EntryChange(NamedTuple):
 
     @property
     def directory(self) -> int:
-        """The directory whose sync makes it last; of a rename, the one that has the new name."""
+        """The directory whose sync makes the change safe; for a rename, that of the new name."""
         if self.added is not None:
             return self.added[0]
         assert self.removed is not None
@@ -424,7 +424,7 @@ class EntryChange(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """Not a call: here the program under test told someone that something is safe."""
+    """Not a call: at this point the program under test reported something as safe."""
 
     what: Any
     survives_power_loss: bool
@@ -435,7 +435,7 @@ Effect = Write | Cut | Sync | SyncDirectory | EntryChange | Acknowledged
 
 
 class Image(NamedTuple):
-    """All that is on a disk: the entries of each directory and the bytes of each file, by inode."""
+    """The contents of a disk: the entries of each directory and the bytes of each file, by inode."""
 
     entries: dict[int, dict[str, int]]
     contents: dict[int, bytes]

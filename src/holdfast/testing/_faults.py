@@ -1,4 +1,4 @@
-"""A disk on which one call fails, whichever and whenever a test wants it."""
+"""A disk on which a chosen call fails at a chosen time."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ def _guarded(call: str) -> Any:
     return guarded
 
 
-# By name and not one by one: a call that a disk gets later can fail from the first day.
+# All calls are wrapped by name, so that a call added to the disk later can fail too.
 for _call in DISK_CALLS:
     setattr(FaultyDisk, _call, _guarded(_call))
 
 
-# A store that takes everything at once and fails later, as one that sends over a network may.
+# A store that accepts everything at once and fails later, as one that sends over a network may.
 class DeferredStore(MemoryStore):
     """Accepts appends now and stores them with the next sync, or not at all.
 
@@ -146,7 +146,7 @@ class DeferredLog(MemoryLog):
         self._failed: StoreError | None = None
 
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
-        """Accept; what was accepted before is sent first, so that this one may raise for it."""
+        """Accept data. Data accepted before is sent first, so this call may raise for it."""
         self._send()
         self._queue.append((bytes(data), first_seq, count, epoch))
 
@@ -176,7 +176,7 @@ class DeferredLog(MemoryLog):
 
     def _send(self) -> None:
         if self._failed is not None:
-            # The same error again, without the frames of everybody who met it before.
+            # The same error again, without the frames of earlier raises.
             raise self._failed.with_traceback(None)
         while self._queue:
             if not self._deferred.take_one():

@@ -1,4 +1,4 @@
-"""A file system in memory that remembers what was done to it, to tell what a crash would leave."""
+"""A file system in memory that records all changes, to compute what a crash would leave."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Open:
 
 
 class SimDisk(Disk):
-    """The recording disk: give it to a FileStore in place of the real one.
+    """The recording disk: pass it to a FileStore in place of the real one.
 
     ``calls`` is everything that was called, in order. ``crash_states`` gives each state in which a
     crash during those calls could have left the disk; ``state.disk()`` is that disk, on which to
@@ -54,7 +54,7 @@ class SimDisk(Disk):
 
     # -- what a crash leaves -------------------------------------------------------------------
     def acknowledge(self, what: Any, *, survives_power_loss: bool = False) -> None:
-        """Note that the program under test has said that ``what`` is safe."""
+        """Note that the program under test has reported ``what`` as safe."""
         self._effects.append(crash.Acknowledged(what, survives_power_loss))
 
     def crash_states(self, mode: str = "power", **options: Any) -> Iterator[crash.CrashState]:
@@ -69,7 +69,7 @@ class SimDisk(Disk):
         return crash.end_states(self._start, list(self._effects))
 
     def lose_power(self, chance: Random) -> crash.CrashState:
-        """One of the states that power loss can leave now; the same for the same chance."""
+        """Return one of the states that power loss can leave now; the same for the same chance."""
         return crash.sampled_power_loss(self._start, list(self._effects), chance)
 
     def image(self) -> crash.Image:
@@ -78,19 +78,19 @@ class SimDisk(Disk):
         return crash.Image(entries, {inode: bytes(data) for inode, data in self._contents.items()})
 
     def kill(self) -> None:
-        """End the process that has files open here: its descriptors and locks go, nothing else."""
+        """End the process that has files open here: only its descriptors and locks disappear."""
         self._open.clear()
         self._locks.clear()
-        # Numbers below it belong to the dead: they may still be closed, and do nothing.
+        # Lower numbers belong to the ended process: closing them is allowed and has no effect.
         self._killed = next(self._descriptors)
 
     @property
     def open_count(self) -> int:
-        """Return how many descriptors are open: none may be left when everything is closed."""
+        """Return the number of open descriptors: none may be left when everything is closed."""
         return len(self._open)
 
     def effects_count(self) -> int:
-        """Return how many calls changed something so far, including acknowledgements."""
+        """Return the number of calls so far that changed something, including acknowledgements."""
         return len(self._effects)
 
     def effects(self) -> list[crash.Effect]:
@@ -215,7 +215,7 @@ class SimDisk(Disk):
         directory, inode = self._find(name, parent)
         target = self._inode(to_parent)
         replaced = self._entries[target].get(to)
-        # As POSIX has it: only an empty directory gives way to another.
+        # As in POSIX: only an empty directory can be replaced by another.
         if replaced is not None and self._entries.get(replaced):
             raise _error(errno.ENOTEMPTY, to)
         is_directory = inode not in self._contents
@@ -225,7 +225,7 @@ class SimDisk(Disk):
     def lock(self, descriptor: int, *, wait: bool = False) -> bool:
         self.calls.append(("lock", descriptor))
         holder = self._locks.setdefault(self._inode(descriptor), descriptor)
-        # One thread plays all processes here, so to wait would be to hang.
+        # One thread plays all processes here, so waiting would block forever.
         if holder != descriptor and wait:
             raise _error(errno.EDEADLK, "the lock is held, and nobody will give it back")
         return holder == descriptor

@@ -1,4 +1,4 @@
-"""A model that says what a script tells it to, over the wire formats of real providers.
+"""A model that follows a script, over the wire formats of real providers.
 
 It listens on loopback, answers Anthropic messages, OpenAI chat completions, OpenAI responses and
 Gemini content requests, streamed or whole, and refuses a conversation that breaks the provider's
@@ -30,7 +30,7 @@ __all__ = ["AskForTool", "Fail", "Request", "Say", "ScriptedModel", "Step", "Tog
 
 
 class Say(msgspec.Struct, frozen=True):
-    """Answer with text; streamed in words, with a pause between them if asked for."""
+    """Answer with text; when streamed, word by word, with an optional pause between words."""
 
     text: str
     pause_s: float = 0.0
@@ -38,7 +38,7 @@ class Say(msgspec.Struct, frozen=True):
 
 
 class AskForTool(msgspec.Struct, frozen=True):
-    """Ask for a tool."""
+    """Request a tool call."""
 
     tool: str
     input: Body = {}
@@ -46,7 +46,7 @@ class AskForTool(msgspec.Struct, frozen=True):
 
 
 class Together(msgspec.Struct, frozen=True):
-    """Say something and ask for several tools in one answer."""
+    """Answer with text and several tool calls."""
 
     calls: Sequence[AskForTool]
     text: str = ""
@@ -64,7 +64,7 @@ Step = Say | AskForTool | Together | Fail
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request of a client: the provider, the messages in its form, and the whole body."""
+    """A request from a client: the provider, the messages in its form, and the whole body."""
 
     provider: str
     messages: list[Body]
@@ -77,7 +77,7 @@ Script = Sequence[Step] | Callable[[Request], Step]
 
 
 class ScriptedModel:
-    """The server; ``requests`` holds all that came. ``strict=False`` answers also a conversation that breaks a rule."""
+    """The server; ``requests`` has all requests. ``strict=False`` also answers conversations that break a rule."""
 
     def __init__(self, script: Script, *, port: int = 0, strict: bool = True) -> None:
         self.requests: list[Request] = []
@@ -91,12 +91,12 @@ class ScriptedModel:
 
     @property
     def url(self) -> str:
-        """The address without a path: what Anthropic's and Gemini's clients take."""
+        """The address without a path, for Anthropic's and Gemini's clients."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     @property
     def openai_url(self) -> str:
-        """The address that OpenAI's clients take."""
+        """The address for OpenAI's clients."""
         return f"{self.url}/v1"
 
     @property
@@ -105,12 +105,12 @@ class ScriptedModel:
         return [request for request in self.requests if request.refused]
 
     def start(self) -> Self:
-        """Begin to answer."""
+        """Start the server."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """End the server; answers under way are cut off."""
+        """Stop the server; running answers are cut off."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -124,7 +124,7 @@ class ScriptedModel:
     def next_step(self, request: Request) -> Step:
         """Return the next step of the answer; a finished script says so."""
         with self._lock:
-            # Also a refused one is kept, so that a test can tell what was wrong.
+            # A refused request is kept too, so that a test can see what was wrong.
             self.requests.append(request)
             if request.refused and self._strict:
                 return Fail(400, "; ".join(request.refused))
@@ -157,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json(404, {"error": {"message": f"nothing is served at {self.path}"}})
             return
         messages = wire.messages(body)
-        # A list for a fresh start may be empty; a request not.
+        # The list for a new session may be empty; a request may not.
         refused = validate(messages, wire.provider).errors if messages else ["the request has no messages"]
         step = self.server.model.next_step(Request(wire.provider, messages, body, refused))
         if isinstance(step, Fail):
@@ -166,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(wire, body, step)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the tests speak."""
+        """Log nothing."""
 
     def _answer(self, wire: _Wire, body: Body, step: Say | AskForTool | Together) -> None:
         text, calls, pause_s, thinking = _parts(step)
@@ -176,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
-        # The end of a stream is the end of the connection, as its length is not known.
+        # The end of the connection ends a stream, since its length is not known.
         self.send_header("connection", "close")
         self.end_headers()
         self.close_connection = True
@@ -234,19 +234,19 @@ def _words(text: str) -> list[str]:
 
 
 class _Wire(ABC):
-    """One provider's way to ask and to answer."""
+    """One provider's form of requests and answers."""
 
     provider: ClassVar[Provider]
     path: ClassVar[str]
     conversation: ClassVar[str] = "messages"
-    """The member of a request that has it; a system prompt may be apart."""
+    """The member of a request that has the conversation; a system prompt may be separate."""
 
     def serves(self, path: str) -> bool:
         """Return whether a request to this path is for this provider."""
         return path.partition("?")[0].endswith(self.path)
 
     def is_streamed(self, path: str, body: Body) -> bool:
-        """Return whether the client wants the answer piece by piece."""
+        """Return whether the client wants the answer streamed."""
         return bool(body.get("stream"))
 
     def messages(self, body: Body) -> list[Body]:

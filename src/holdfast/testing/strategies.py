@@ -1,4 +1,4 @@
-"""Hypothesis strategies for events and logs, and for what can happen to the bytes of a log.
+"""Hypothesis strategies for events and logs, and for damage to the bytes of a log.
 
 For the property tests of stores, adapters and tools that work with sessions. Hypothesis is needed
 only when one of these is called.
@@ -38,7 +38,7 @@ _SHARED = frozenset({"metadata", "usage", "raw"})
 
 @cache
 def json_values(max_leaves: int = 20) -> SearchStrategy[Any]:
-    """Return any value that an event may contain: all of JSON but NUL and lone surrogates."""
+    """Return values that an event may contain: any JSON without NUL and lone surrogates."""
     leaves = (
         st.none()
         | st.booleans()
@@ -58,7 +58,7 @@ def event_data(type: str) -> SearchStrategy[dict[str, Any]]:
     required = {field.name: members[field.name] for field in fields if field.required}
     optional = {name: members[name] for name in members.keys() - required - _SHARED}
     shared = {name: members[name] for name in members.keys() & _SHARED - required.keys()}
-    # What every event may have, and what none has, comes now and then: it slows the search down.
+    # Common and unknown members are added only now and then, because they slow down the search.
     extras = st.fixed_dictionaries({}, optional=shared) | st.dictionaries(
         _keys().filter(lambda key: key not in members), json_values(4), max_size=3
     )
@@ -70,7 +70,7 @@ def event_data(type: str) -> SearchStrategy[dict[str, Any]]:
 
 
 def events(type: str | None = None) -> SearchStrategy[Event]:
-    """Single events of the given type, or of any, also such that no version knows."""
+    """Return single events of the given type, or of any type, including unknown ones."""
 
     @st.composite
     def build(draw: DrawFn) -> Event:
@@ -87,7 +87,7 @@ def events(type: str | None = None) -> SearchStrategy[Event]:
 
 
 def logs(max_turns: int = 4) -> SearchStrategy[list[Event]]:
-    """Whole conversations as an agent records them: turns, parallel tool calls, state, numbered.
+    """Return whole conversations as an agent records them: turns, parallel tool calls, state, numbered.
 
     Each tool call has one result, in any order, within its turn; ids and keys occur once.
     """
@@ -132,7 +132,7 @@ def _flip(log: bytes, start: int, stop: int) -> bytes:
 
 
 def _whole_lines(change: Callable[[list[bytes], int, int], object]) -> Callable[..., bytes]:
-    """Return an accident that strikes lines instead of bytes."""
+    """Return a kind of damage that affects whole lines instead of bytes."""
 
     def strike(log: bytes, start: int, stop: int) -> bytes:
         lines = log.splitlines(keepends=True)
@@ -185,7 +185,7 @@ def _tool_steps(prefix: str) -> SearchStrategy[list[tuple[str, dict[str, Any]]]]
     def build(draw: DrawFn) -> list[tuple[str, dict[str, Any]]]:
         ids = [f"{prefix}-{index}" for index in range(draw(st.integers(1, 3)))]
         calls = [("tool_call", draw(event_data("tool_call")) | {"id": id}) for id in ids]
-        # Tools run at once, and end in any order.
+        # Tools run concurrently, and end in any order.
         order = draw(st.permutations(ids))
         results = [("tool_result", draw(event_data("tool_result")) | {"toolCallId": id}) for id in order]
         return calls + results
@@ -204,7 +204,7 @@ def _keys() -> SearchStrategy[str]:
 
 
 def _member(field: msgspec.structs.FieldInfo) -> SearchStrategy[Any]:
-    """Values for one member of an event's data, by the type that its body gives it."""
+    """Return values for one member of an event's data, by its type in the body."""
     parts = get_args(field.type)
     # The only union of a text and a list is a message's content.
     if str not in parts or not any(get_origin(part) is list for part in parts):

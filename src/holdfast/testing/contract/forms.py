@@ -1,4 +1,4 @@
-"""The store contract: branches and archives, which change how a log is kept and not what it is."""
+"""The store contract: branches and archives, which change how a log is stored, but not its content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FormContract(ContractBase):
     """Contracts 58 to 76."""
 
     def test_c58_branch(self) -> None:
-        """A branch begins with the first bytes of a log, and both go on without each other."""
+        """A branch begins with the first bytes of a log, and both continue independently."""
         store = self.fresh(ONE, TWO)
         if not self._can_branch(store):
             return
@@ -43,7 +43,7 @@ class FormContract(ContractBase):
             assert log.read_tail(start) == (max(0, len(whole) - start), whole[-start:] * (start > 0))
 
     def test_c60_branch_is_listed(self) -> None:
-        """A branch is there before anything was added to it, with its size; an append shows."""
+        """A branch is listed with its size before anything was appended to it; an append changes that."""
         store = self.fresh(ONE, TWO)
         if not self._can_branch(store):
             return
@@ -75,7 +75,7 @@ class FormContract(ContractBase):
         assert read_all(store.log(_TO)) == ONE
 
     def test_c62_branch_refused(self) -> None:
-        """No branch of nothing, of more than there is, to a taken or an impossible key."""
+        """A branch of nothing, of more than there is, or to a taken or invalid key is refused."""
         store = self.fresh()
         refused(NotFound, store.branch, self.KEY, _TO, 1)
         refused(InvalidId, store.branch, self.KEY, "sessions/..", 1)
@@ -117,7 +117,7 @@ class FormContract(ContractBase):
             assert read_all(store.log(f"sessions/at-{size}")) == whole[:size]
 
     def test_c64_branch_outlives_its_parent(self) -> None:
-        """Cutting, replacing, moving or dropping a log leaves its branches alone."""
+        """Cutting, replacing, moving or dropping a log does not affect its branches."""
         store = self.fresh(ONE, TWO)
         if not self._can_branch(store):
             return
@@ -138,7 +138,7 @@ class FormContract(ContractBase):
         assert read_all(self.again(store).log(_TO)) == ONE + TWO
 
     def test_c65_parent_outlives_its_branch(self) -> None:
-        """Cutting, replacing, or dropping a branch leaves what it came from alone."""
+        """Cutting, replacing, or dropping a branch does not affect its parent."""
         store = self.fresh(ONE, TWO)
         if not self._can_branch(store):
             return
@@ -162,7 +162,7 @@ class FormContract(ContractBase):
         assert read_all(store.log(self.KEY)) == ONE + TWO
 
     def test_c66_branch_takes_blobs_along(self) -> None:
-        """The documents below blobs/ come along and stay when the others go; no others come."""
+        """A branch has the documents below blobs/, even after the parent is dropped, and no others."""
         store = self.fresh(ONE)
         if not self._can_branch(store):
             return
@@ -177,7 +177,7 @@ class FormContract(ContractBase):
         assert self.content(store, "blobs/x", _TO) == b"other"
 
     def test_c67_branch_into_a_crashed_beginning(self) -> None:
-        """Documents without a log, or a lease that was given back, do not take a key."""
+        """Documents without a log, or a released lease, do not occupy a key."""
         store = self.fresh(ONE)
         if not self._can_branch(store):
             return
@@ -190,7 +190,7 @@ class FormContract(ContractBase):
         assert read_all(store.log(_TO)) == ONE
 
     def test_c68_detach(self) -> None:
-        """A branch that was detached is the same log, has nothing of another's, and goes on."""
+        """A detached branch is the same log, shares nothing with another, and can be appended to."""
         store = self.fresh(ONE, TWO)
         refused(NotFound, store.detach, "sessions/nothing")
         if not self._can_branch(store):
@@ -209,7 +209,7 @@ class FormContract(ContractBase):
         assert read_all(store.log(self.KEY)) == ONE + TWO
 
     def test_c69_detach_refused(self) -> None:
-        """A key is not detached while a writer has it, nor archived, nor taken out."""
+        """A key is not detached, archived or unarchived while a writer has it."""
         store = self.fresh(ONE)
         if not store.capabilities.stores:
             return
@@ -250,7 +250,7 @@ class FormContract(ContractBase):
         assert read_all(self.again(store).log(self.KEY)) == whole
 
     def test_c71_archive_goes_on(self) -> None:
-        """A writer takes a log out of the archive by its first change."""
+        """A writer's first change unarchives a log."""
         store = self.fresh(ONE, TWO)
         if not self._can_archive(store):
             return
@@ -277,7 +277,7 @@ class FormContract(ContractBase):
         assert read_all(self.again(store).log(self.KEY)) == TWO
 
     def test_c72_unarchive(self) -> None:
-        """A log can be taken out of the archive by itself; one that is not in it is left alone."""
+        """A log can be unarchived explicitly; one that is not archived is not changed."""
         store = self.fresh(ONE)
         if not store.capabilities.stores:
             return
@@ -289,7 +289,7 @@ class FormContract(ContractBase):
         assert read_all(store.log(self.KEY)) == ONE
 
     def test_c73_archive_refused(self) -> None:
-        """Nothing is not archived; a store that cannot archive says so and changes nothing."""
+        """A key without a log is not archived; a store that cannot archive says so and changes nothing."""
         store = self.fresh()
         for call in (store.archive, store.unarchive):
             refused(NotFound, call, self.KEY)
@@ -321,7 +321,7 @@ class FormContract(ContractBase):
         assert not store.is_archived("sessions/gamma")
 
     def test_c75_forms_move_and_drop(self) -> None:
-        """Branches and archives move and go like any other key."""
+        """Branches and archives are moved and dropped like any other key."""
         store = self.fresh(ONE, TWO)
         if not self._can_branch(store):
             return
@@ -340,7 +340,7 @@ class FormContract(ContractBase):
         assert list(store.entries()) == []
 
     def test_c76_reserved_names(self) -> None:
-        """The names that a store may need for a log are no documents."""
+        """The names that a store may use for a log are not allowed for documents."""
         documents = self.fresh().documents(self.KEY)
         for name in ("base.json", "base.jsonl", "base.2.jsonl", "own.jsonl", "events.jsonl.zst"):
             refused(InvalidId, documents.put, name, b"1")

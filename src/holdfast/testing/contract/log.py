@@ -10,7 +10,7 @@ from typing import TypeVar
 from holdfast.errors import Locked
 from holdfast.storage import Log, Store
 
-# What all parts of the store contract share.
+# The common base of all parts of the store contract.
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 _THREAD_WAIT_S = 60.0
@@ -22,27 +22,27 @@ class ContractBase:
     KEY = "sessions/alpha"
 
     def make_store(self) -> Store:
-        """Return a new and empty store. Every backend says how."""
+        """Return a new and empty store; each backend implements this."""
         raise NotImplementedError
 
     def reopen(self, store: Store) -> Store:
-        """Return the place opened once more, beside the other; by default the object itself."""
+        """Return the store opened a second time, beside the first; by default the object itself."""
         return store
 
     def teardown_method(self) -> None:
-        """Close what was opened."""
+        """Close all opened stores."""
         for store in self.__dict__.pop("_opened", ()):
             store.close()
 
     def fresh(self, *lines: bytes) -> Store:
-        """Return a store that is closed when the contract is done; with lines, these are in the log of ``KEY``."""
+        """Return a store that is closed after the test; lines, if given, are in the log of ``KEY``."""
         store = self._noted(self.make_store())
         if lines:
             self.write(store, self.KEY, *lines)
         return store
 
     def again(self, store: Store) -> Store:
-        """Return the store opened again, closed when the contract is done."""
+        """Return the store opened again, closed after the test."""
         return self._noted(self.reopen(store))
 
     def kept(self, store: Store, stored: T, nothing: T) -> T:
@@ -50,11 +50,11 @@ class ContractBase:
         return stored if store.capabilities.stores else nothing
 
     def writer(self, store: Store) -> tuple[Log, int]:
-        """Return the log of ``KEY``, and the epoch of a lease on it that was taken."""
+        """Return the log of ``KEY``, and the epoch of a lease taken on it."""
         return store.log(self.KEY), store.lease(self.KEY).acquire("me", 60_000)
 
     def write(self, store: Store, key: str, *lines: bytes) -> Log:
-        """Return a log with these lines, synced and closed again; the object can be read."""
+        """Return a log with these lines, synced and closed; the object can still be read."""
         log = store.log(key)
         lease = store.lease(key)
         epoch = lease.acquire("contract", 60_000)
@@ -94,7 +94,7 @@ def refused(kind: type[E], call: Callable[..., object], *arguments: object, **op
 
 
 def run_together(count: int, work: Callable[[int], None]) -> None:
-    """Run ``work(0)`` to ``work(count - 1)`` in threads; the first error of any comes out."""
+    """Run ``work(0)`` to ``work(count - 1)`` in threads, and raise the first error."""
     errors: list[BaseException] = []
 
     def guarded(number: int) -> None:
@@ -141,7 +141,7 @@ class LogContract(ContractBase):
         assert read_all(log) == ONE + TWO + THREE
 
     def test_c04_read_from_offset(self) -> None:
-        """Reading can begin at any byte, and at or after the end gives nothing."""
+        """Reading can begin at any byte, and returns nothing at or after the end."""
         store = self.fresh()
         log = self.write(store, self.KEY, ONE, TWO)
         whole = self.kept(store, ONE + TWO, b"")
@@ -173,7 +173,7 @@ class LogContract(ContractBase):
         assert log.size() == self.kept(store, len(ONE + TWO), 0)
 
     def test_c08_missing_log(self) -> None:
-        """A log that is not there reads as nothing, and looking does not make it."""
+        """A log that does not exist reads as empty, and reading does not create it."""
         store = self.fresh()
         log = store.log(self.KEY)
         assert read_all(log) == b""
@@ -185,7 +185,7 @@ class LogContract(ContractBase):
         assert list(store.entries()) == []
 
     def test_c09_sync_makes_nothing(self) -> None:
-        """Syncing and closing a log that is not there is harmless and does not make it."""
+        """Syncing and closing a log that does not exist is harmless and does not create it."""
         store = self.fresh()
         log = store.log(self.KEY)
         log.sync()
@@ -193,7 +193,7 @@ class LogContract(ContractBase):
         assert not store.exists(self.KEY)
 
     def test_c10_reopen(self) -> None:
-        """Synced bytes are there after the store was opened again, and appends go on."""
+        """Synced bytes are there after the store was opened again, and appends continue."""
         store = self.fresh(ONE)
         store = self.again(store)
         assert read_all(store.log(self.KEY)) == self.kept(store, ONE, b"")
@@ -202,7 +202,7 @@ class LogContract(ContractBase):
         assert read_all(store.log(self.KEY)) == self.kept(store, ONE + TWO, b"")
 
     def test_c11_two_objects(self) -> None:
-        """Every object for a key gives the same log."""
+        """Every object for a key is the same log."""
         store = self.fresh()
         reader = store.log(self.KEY)
         self.write(store, self.KEY, ONE)
@@ -211,7 +211,7 @@ class LogContract(ContractBase):
         assert read_all(reader) == self.kept(store, ONE + TWO, b"")
 
     def test_c12_keys_are_apart(self) -> None:
-        """The logs of two keys have nothing in common, in spaces neither."""
+        """The logs of two keys are independent, in spaces too."""
         store = self.fresh()
         keys = ("sessions/a", "sessions/b", "agents/a", "spaces/one/sessions/a", "shared/a")
         for key in keys:
@@ -238,7 +238,7 @@ class LogContract(ContractBase):
         assert store.documents(self.KEY).names() == []
 
     def test_c15_append_after_cut(self) -> None:
-        """After a cut the log goes on where it was cut, with the same object."""
+        """After a cut, appends continue at the cut, with the same object."""
         store = self.fresh(ONE, TWO[:3])
         log, epoch = self.writer(store)
         log.cut(len(ONE), epoch)
@@ -283,7 +283,7 @@ class LogContract(ContractBase):
         assert store.log(self.KEY).generation() == log.generation()
 
     def test_c19_unsaved(self) -> None:
-        """After a sync nothing is unsaved; before it, what waits for one is."""
+        """After a sync nothing is unsaved; before it, the appends that wait for it are."""
         store = self.fresh()
         log, epoch = self.writer(store)
         log.append(ONE, 0, 1, epoch)
@@ -338,7 +338,7 @@ class LeaseContract(ContractBase):
     """Contracts 22 to 28."""
 
     def test_c22_epoch_grows(self) -> None:
-        """Each taking of the lease has a higher epoch than the one before it."""
+        """Each acquisition of the lease has a higher epoch than the previous one."""
         store = self.fresh()
         epochs = []
         for lease in [store.lease(self.KEY) for _ in range(3)]:
@@ -357,7 +357,7 @@ class LeaseContract(ContractBase):
         assert (lease.acquire("me", 60_000) > first) == self.kept(store, True, False)
 
     def test_c24_locked(self) -> None:
-        """While one has the lease another gets Locked, with what is known of the holder."""
+        """While one has the lease another gets Locked, with the known details of the holder."""
         store = self.fresh()
         first, other = store.lease(self.KEY), store.lease(self.KEY)
         first.acquire("me", 60_000)
@@ -385,14 +385,14 @@ class LeaseContract(ContractBase):
         assert lease.acquire("me", 60_000) == epoch
 
     def test_c27_leases_are_apart(self) -> None:
-        """The leases of different keys do not touch each other."""
+        """The leases of different keys are independent."""
         store = self.fresh()
         keys = ("sessions/a", "sessions/b", "agents/a", "spaces/one/sessions/a")
         for key in keys:
             assert store.lease(key).acquire("me", 60_000) > 0
 
     def test_c28_one_of_many(self) -> None:
-        """Of several who ask at once, one gets the lease."""
+        """Of several concurrent requests, one gets the lease."""
         store = self.fresh()
         leases, got = [store.lease(self.KEY) for _ in range(8)], list[int]()
 

@@ -24,7 +24,7 @@ class DocumentContract(ContractBase):
     """Contracts 29 to 42."""
 
     def test_c29_put_and_get(self) -> None:
-        """A document is read back byte for byte, with the etag that putting it gave."""
+        """A document is read back byte for byte, with the etag that put returned."""
         store = self.fresh()
         documents = store.documents(self.KEY)
         data = bytes(range(256))
@@ -34,7 +34,7 @@ class DocumentContract(ContractBase):
         assert self.content(store, "empty") == b""
 
     def test_c30_missing(self) -> None:
-        """A document that is not there is None, deleting it is False, and neither makes it."""
+        """A missing document is None, deleting it is False, and neither creates it."""
         documents = self.fresh().documents(self.KEY)
         assert documents.get("nothing") is None
         assert documents.get("folder/nothing") is None
@@ -43,7 +43,7 @@ class DocumentContract(ContractBase):
         assert documents.names() == []
 
     def test_c31_names(self) -> None:
-        """Names are sorted, can be asked for by prefix, and are those of documents only."""
+        """Names are sorted, can be filtered by prefix, and are those of documents only."""
         store = self.fresh()
         names = ["a", "b.json", "blobs/x", "blobs/y", "plugins/a/b"]
         self.write(store, self.KEY, b"line\n")
@@ -56,7 +56,7 @@ class DocumentContract(ContractBase):
         assert documents.names("zzz") == []
 
     def test_c32_replace(self) -> None:
-        """Putting again replaces; the etag is another exactly when the bytes are."""
+        """A second put replaces; the etag differs exactly when the bytes do."""
         documents = self.fresh().documents(self.KEY)
         first = documents.put("a", b"1")
         second = documents.put("a", b"2")
@@ -66,7 +66,7 @@ class DocumentContract(ContractBase):
         assert documents.names() == ["a"]
 
     def test_c33_delete(self) -> None:
-        """A deleted document is gone, also after opening again."""
+        """A deleted document is gone, even after opening the store again."""
         store = self.fresh()
         documents = store.documents(self.KEY)
         documents.put("f/a", b"1")
@@ -78,7 +78,7 @@ class DocumentContract(ContractBase):
         assert documents.names() == ["f/b"]
 
     def test_c34_if_match(self) -> None:
-        """With an etag a document is replaced only if it is still that one."""
+        """With an etag a document is replaced only if it still has that etag."""
         documents = self.fresh().documents(self.KEY)
         first = documents.put("a", b"1")
         second = documents.put("a", b"2", if_match=first)
@@ -116,7 +116,7 @@ class DocumentContract(ContractBase):
         assert (documents.get("a") or [None])[0] == b"2"
 
     def test_c38_keys_are_apart(self) -> None:
-        """The documents of two keys have nothing in common."""
+        """The documents of two keys are independent."""
         store = self.fresh()
         store.documents("agents/a").put("memory.json", b"a")
         store.documents("agents/b").put("memory.json", b"b")
@@ -131,7 +131,7 @@ class DocumentContract(ContractBase):
         assert documents.get("blobs/big") == (big, etag)
 
     def test_c40_bad_names(self) -> None:
-        """A name that is not safe everywhere is refused by every call, and nothing is written."""
+        """A name that is not safe on every system is refused by every call, and nothing is written."""
         store = self.fresh()
         documents = store.documents(self.KEY)
         for name in BAD_DOCUMENT_NAMES:
@@ -143,7 +143,7 @@ class DocumentContract(ContractBase):
         assert not store.exists(self.KEY)
 
     def test_c41_compare_and_swap(self) -> None:
-        """Of many who change a document by compare and swap, none loses a change."""
+        """Concurrent changes of a document by compare-and-swap lose no change."""
         store = self.fresh()
         store.documents(self.KEY).put("count", b"0")
 
@@ -164,7 +164,7 @@ class DocumentContract(ContractBase):
         assert self.content(store, "count") == b"%d" % (_THREADS * _ROUNDS)
 
     def test_c42_whole_or_not_at_all(self) -> None:
-        """However many put one document at once, a reader sees one of theirs, whole."""
+        """During concurrent puts of one document, a reader sees one of them, complete."""
         store = self.fresh()
         values = [bytes([65 + number]) * 50_000 for number in range(4)]
         done = threading.Event()
@@ -196,7 +196,7 @@ BAD_KEYS = (
 
 
 class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
-    """The contract of every store. Subclass it, say how to make a store, and run pytest.
+    """The contract of every store. Subclass it, implement the creation of a store, and run pytest.
 
     ``make_store`` gives a new and empty store; ``reopen`` gives the same place opened again (the
     default returns the same object, which is right for what lives in memory only). Contracts
@@ -204,7 +204,7 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
     """
 
     def test_c43_exists(self) -> None:
-        """A key exists when it has a log; a lease or a document alone does not make it."""
+        """A key exists when it has a log; a lease or a document alone is not enough."""
         store = self.fresh()
         store.lease("sessions/leased").acquire("me", 60_000)
         store.documents("sessions/noted").put("a", b"1")
@@ -229,7 +229,7 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
         assert store.clash("sessions/Delta") == self.kept(store, "sessions/delta", None)
 
     def test_c77_sessions_are_unique_by_case(self) -> None:
-        """A session that differs from another one only by case is made in no way; what is there stays usable."""
+        """No call creates a session whose name differs from another only in case; the existing one stays usable."""
         store = self.fresh()
         if not store.capabilities.unique:
             return
@@ -237,7 +237,7 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
             key, other = f"sessions/{old}", f"sessions/{new}"
             lease = store.lease(key)
             epoch = lease.acquire("me", 60_000)
-            # One that is about to be made counts as well.
+            # A session that is about to be created counts as well.
             refused(InvalidId, store.lease(other).acquire, "me", 60_000)
             log = store.log(key)
             log.append(b"line\n", 0, 1, epoch)
@@ -253,7 +253,7 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
             assert not store.exists(other)
             assert read_all(store.log(f"trash/0.{new}")) == b"old\n"
             self.write(store, f"trash/{new}", b"both\n")
-            # Its own spelling can change, and then the other one is free.
+            # Its own spelling can be changed, and then the old one is free.
             store.move(key, other)
             store.move(other, f"trash/1.{new}")
             self.write(store, key, b"again\n")
@@ -261,7 +261,7 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
             assert self.again(store).clash(other) == key
 
     def test_c78_namesakes_at_the_same_moment(self) -> None:
-        """Of several who make a session under names that differ only by case, no two succeed."""
+        """Of several concurrent creations under names that differ only in case, no two succeed."""
         store = self.fresh()
         if not store.capabilities.unique:
             return
@@ -304,7 +304,7 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
         assert marks.items() <= store.folders().items()
 
     def test_c46_entry_changes(self) -> None:
-        """An append and a replace give an entry another etag; the time is when it last changed."""
+        """An append and a replace change the etag of an entry; its time is that of the last change."""
         store = self.fresh(b"1\n")
         etags = [entry.etag for entry in store.entries()]
         log = self.write(store, self.KEY, b"2\n")
@@ -321,7 +321,7 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
             refused(InvalidId, lambda folder: list(store.entries(folder)), prefix)
 
     def test_c48_move(self) -> None:
-        """A moved key has its log and documents under the new name, and nothing under the old."""
+        """A moved key has its log and documents under the new name, and nothing under the old one."""
         store = self.fresh(b"1\n")
         if not store.capabilities.stores:
             refused(NotFound, store.move, self.KEY, "trash/alpha")
@@ -338,7 +338,7 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
         assert read_all(store.log(self.KEY)) == b"1\n2\n"
 
     def test_c49_move_refused(self) -> None:
-        """A move is refused when there is nothing to move, no place to go, or a writer."""
+        """A move is refused if there is nothing to move, if the target is taken, or while there is a writer."""
         store = self.fresh()
         refused(NotFound, store.move, self.KEY, "trash/alpha")
         if not store.capabilities.stores:
@@ -354,15 +354,15 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
             refused(Locked, store.move, key, to)
             lease.release()
         assert read_all(store.log(self.KEY)) == b"1\n"
-        # Neither a lease that was given back nor the documents of a session without a log are in the way; nor do they
-        # mix with what comes.
+        # Neither a released lease nor the documents of a session without a log prevent a move, nor are they
+        # mixed with the documents that are moved.
         store.documents("trash/alpha").put("blobs/old", b"1")
         store.move(self.KEY, "trash/alpha")
         assert read_all(store.log("trash/alpha")) == b"1\n"
         assert store.documents("trash/alpha").names() == []
 
     def test_c50_drop(self) -> None:
-        """A dropped key is gone with all it had, and can begin anew."""
+        """A dropped key is gone with all its contents, and can be created again."""
         store = self.fresh(b"1\n")
         store.documents(self.KEY).put("deep/down/a", b"a")
         store.drop(self.KEY)
@@ -376,7 +376,7 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
         assert store.documents(self.KEY).names() == []
 
     def test_c51_drop_refused(self) -> None:
-        """A key is not dropped while a writer has it, nor when it has nothing but a lease."""
+        """A key is not dropped while a writer has it, nor if it has nothing but a lease."""
         store = self.fresh()
         lease = store.lease(self.KEY)
         lease.acquire("me", 60_000)
@@ -393,7 +393,7 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
         assert not store.exists(self.KEY)
 
     def test_c52_location(self) -> None:
-        """The location of a key is a text that differs from key to key, also of one not there."""
+        """The location of a key is a text that is different for each key, even for one that does not exist."""
         store = self.fresh()
         places = {store.location(key) for key in ("sessions/a", "sessions/b", "agents/a")}
         assert len(places) == self.kept(store, 3, 1)
@@ -446,7 +446,7 @@ class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
         assert len(list(store.entries())) == 8
 
     def test_c56_close(self) -> None:
-        """A store can be closed twice, and opened again with what it had."""
+        """A store can be closed twice, and opened again with its contents."""
         store = self.fresh(b"1\n")
         store.check()
         store.close()
