@@ -1,4 +1,4 @@
-"""Ask for known vulnerabilities of what the lock files name: `make audit`.
+"""Check the packages in the lock files for known vulnerabilities: `make audit`.
 
     python tools/audit.py requirements-dev.lock …
     ADVISORIES=copy-of-the-advisories python tools/audit.py requirements-dev.lock …
@@ -56,7 +56,7 @@ def unhashed(lock: Path) -> list[str]:
 
 
 def strangers(lock: Path) -> list[str]:
-    """Return the packages installed here in another version than the lock file's for this machine."""
+    """Return the packages that are installed here in another version than that in the lock file."""
     here = {
         canonicalize_name(name): version
         for name, version, marker in _ENTRY.findall(lock.read_text(encoding="utf-8"))
@@ -81,7 +81,7 @@ def _is_for_here(marker: str) -> bool:
 
 
 def audit(lock: Path) -> Audit:
-    """Ask pip-audit, which is fetched for the purpose, of one service after the other."""
+    """Run pip-audit, which is fetched for this purpose, with one service after another."""
     best = Audit(0, len(entries(lock)), [])
     for service in _SERVICES:
         answer = _ask(lock, service)
@@ -108,7 +108,7 @@ def _ask(lock: Path, service: str) -> Audit | None:
 
 
 def read(answer: dict[str, Any]) -> Audit:
-    """Parse an answer of pip-audit."""
+    """Parse the output of pip-audit."""
     rows = answer["dependencies"]
     asked = [row for row in rows if "skip_reason" not in row]
     found = [f"{row['name']} {row['version']}: {flaw['id']}" for row in asked for flaw in row.get("vulns", [])]
@@ -189,7 +189,7 @@ def _version(text: str) -> Version:
 
 
 def main() -> int:
-    """Look at every lock file that is named."""
+    """Check every given lock file."""
     place = os.environ.get("ADVISORIES")
     records = list(advisories(Path(place))) if place else None
     if records is not None:

@@ -1,4 +1,4 @@
-"""Write what the campaign found into the table of docs/internals/testing.md.
+"""Write the results of the campaign into the table of docs/internals/testing.md.
 
     python tools/campaign_report.py RESULTS [PAGE]
 
@@ -41,7 +41,7 @@ ROWS = {
     "forks": ("forks of one session redacted, and erased, together", 20_000, "left as they were"),
     "soak": ("minutes of soak", 60, "not flat"),
 }
-"""By row: its name, how many a whole campaign has, and what is counted as wrong."""
+"""Each row: its name, the size of a whole campaign, and the results counted as failures."""
 
 
 def read_results(text: str) -> dict[str, dict[str, object]]:

@@ -33,7 +33,7 @@ with holdfast.open(sys.argv[1]) as hf, hf.session("s") as s:
 if sys.argv[2] in ("agent", "all"):  # some public names need it
     assert all(hasattr(holdfast, name) for name in holdfast.__all__)
 """
-# What each extra is for, as far as it can be loaded without a server or a key.
+# The purpose of each extra, as far as it can be loaded without a server or a key.
 LOADS = {
     "acp": "holdfast.apps.acp.proxy.server",
     "adk": "holdfast.integrations.adk",
@@ -54,7 +54,7 @@ LOADS = {
 
 
 def run(*words: str | Path, where: Path, **variables: str) -> str:
-    """Return the output of a command, run without our environment; a failure ends everything."""
+    """Return the output of a command, run without our environment; a failure ends the check."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "VIRTUAL_ENV", "PYTHON"))
     }
@@ -84,7 +84,7 @@ def build() -> tuple[list[Path], Path]:
 
 
 def is_compiled(wheel: Path) -> bool:
-    """Return whether a wheel has the compiled part, which its name has to say."""
+    """Return whether a wheel has the compiled part, which its name must show."""
     with zipfile.ZipFile(wheel) as archive:
         found = any(name.endswith(".so") for name in archive.namelist())
     assert found == ("-abi3-" in wheel.name) == (not wheel.name.endswith("-none-any.whl")), wheel
@@ -92,7 +92,7 @@ def is_compiled(wheel: Path) -> bool:
 
 
 def attempt(package: Path, extra: str, uv: str | None, *, compiled: bool) -> None:
-    """Install into a fresh environment, record something, show it, start what the extra is for."""
+    """Install into a fresh environment, record something, show it, and use the extra."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         python = place / "env" / "bin" / "python"
@@ -139,7 +139,7 @@ def main(*names: str) -> None:
         apart = conflicts(needs, uv)
         assert not apart, "\n".join(f"{' and '.join(pair)}: {why}" for pair, why in apart.items())
         print(f"every pair of {len(needs)} extras can be installed together")
-    # An sdist is compiled where it is installed, by whoever can.
+    # An sdist is compiled during installation, if possible.
     attempt(sdist, "", uv, compiled=bool(compiled))
     for wheel in compiled:
         attempt(wheel, "", uv, compiled=True)

@@ -64,7 +64,7 @@ SQLITE_MODULE = "storage/sqlite/connection.py"
 LINE_ROOM = "model/"
 LINE_MARKS = ("$blob", '"crc":"', '%08x"}')
 CHECKSUMS = frozenset({"zlib.crc32", "binascii.crc32"})
-# Who has checksums of its own, which are not those of lines.
+# Modules with checksums of their own, other than those of lines.
 CHECKSUM_HOMES = (
     "catalog/",  # rows of the index
     "storage/files/",  # archives, and the names of bytes that were set aside
@@ -119,20 +119,20 @@ HOMES = {
 }
 
 
-# One module for each tool, or for each subject of an answer, by its name: these are the ways in.
+# Packages with one module for each tool or each subject of an answer, which may be imported by name.
 OPEN_FOLDERS = (
     "holdfast.formats.readers",
     "holdfast.formats.writers",
     "holdfast.library.answers",  # whoever answers loads the subject it answers about, and no other
 )
-# Nouns all the same.
+# Nouns, although they end in -ing.
 NOT_GERUNDS = frozenset({"_opening.py"})
 LONE_LINES_MAX = 120
 LATE = "# Loaded late: "
 
 
 class Use(NamedTuple):
-    """One place where a module names something from elsewhere."""
+    """One place where a module refers to a name from elsewhere."""
 
     line: int
     name: str
@@ -208,7 +208,7 @@ def has_checksums(where: str) -> bool:
 
 
 def marks_in(where: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the texts that show that a module knows the form of lines, except its docstrings."""
+    """Yield the texts that show that a module depends on the form of lines, except in docstrings."""
     if where.startswith(LINE_ROOM) or where == "session/_loader.py":
         return
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -233,7 +233,7 @@ def room_of(parts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def closed_doors(package: Path, path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Imports that go past the door of another room."""
+    """Yield imports that bypass the door of another room."""
     own = room_of(path.relative_to(package).with_suffix("").parts)
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("holdfast."):
@@ -262,7 +262,7 @@ def misnamed(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def unnamed(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Docstrings that speak of what stands somewhere else."""
+    """Yield docstrings that describe code in other places."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             words = [word.strip(",.;:") for word in (ast.get_docstring(node) or "").split()[:2]]
@@ -271,7 +271,7 @@ def unnamed(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def entered_conditions(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Blocks that enter a condition instead of its lock."""
+    """Yield blocks that enter a condition instead of its lock."""
     made = {
         ast.unparse(target)
         for node in ast.walk(tree)
@@ -288,7 +288,7 @@ def entered_conditions(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def lone_modules(package: Path, trees: dict[Path, ast.Module]) -> Iterator[str]:
-    """Short private modules that one other module alone imports."""
+    """Yield short private modules that only one other module imports."""
     importers: dict[str, set[Path]] = {}
     for path, tree in trees.items():
         for node in ast.walk(tree):
@@ -324,7 +324,7 @@ def check(package: Path) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Check the package given, or the project's own; 1 when a rule is broken."""
+    """Check the given package, or the project's own; return 1 if a rule is broken."""
     found = check(Path(arguments[0] if arguments else "src/holdfast"))
     for text in found:
         print(text)

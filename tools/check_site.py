@@ -1,4 +1,4 @@
-"""Refuse a built documentation site that would ask another host for anything, or cannot be searched from disk.
+"""Refuse a built documentation site that loads anything from another host, or cannot be searched from disk.
 
 Reading the manual must work without a network and tell nobody. Links a reader may click are fine;
 scripts, styles, fonts, images and frames from elsewhere are not.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 OUTSIDE = re.compile(r"\s*(?:[a-z]+:)?//", re.IGNORECASE)
 CSS_REFERENCE = re.compile(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')\s]+)""", re.IGNORECASE)
-# The theme fetches this from a content network as soon as a page has one such block.
+# The theme loads this from another host as soon as a page has such a block.
 FETCHED_ON_DEMAND = "mermaid"
 
 
@@ -26,7 +26,7 @@ class PageReader(HTMLParser):
         self.found: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Look at one element."""
+        """Check one element."""
         values = {name: value or "" for name, value in attrs}
         loaded = [values.get("src", ""), values.get("srcset", ""), values.get("data", "")]
         if tag == "link" and values.get("rel") not in {"canonical", "edit", "next", "prev"}:
@@ -54,7 +54,7 @@ def outside_requests(path: Path) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Check a built site; 1 when it would ask another host for anything."""
+    """Check a built site; return 1 if it loads anything from another host."""
     root = Path(arguments[0] if arguments else "site")
     files = [path for path in sorted(root.rglob("*")) if path.suffix in {".html", ".css"}]
     found = [f"{path}: {text}" for path in files for text in outside_requests(path)]

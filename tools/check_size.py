@@ -1,4 +1,4 @@
-"""Refuse modules over 600 lines and functions over 70: what is small can be read whole."""
+"""Refuse modules over 600 lines and functions over 70, so that each can be read as a whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def functions_of(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFuncti
 
 
 def oversized(path: Path) -> Iterator[str]:
-    """Yield one line of text for each thing in the file that is too long."""
+    """Yield a line of text for each part of the file that is too long."""
     source = path.read_text(encoding="utf-8")
     lines = source.count("\n")
     if lines > MODULE_LINES_MAX:
@@ -35,12 +35,12 @@ def oversized(path: Path) -> Iterator[str]:
 
 
 def is_ours(path: Path, root: Path) -> bool:
-    """Return whether a file is part of the project: the contents of a hidden folder were installed there."""
+    """Return whether a file is part of the project: hidden folders contain installed files."""
     return not any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
 def main(trees: list[str]) -> int:
-    """Check the trees given, or the project's own; 1 when something is too long."""
+    """Check the given trees, or the project's own; return 1 if something is too long."""
     roots = [Path(tree) for tree in trees or TREES]
     files = [path for root in roots for path in sorted(root.rglob("*.py")) if is_ours(path, root)]
     found = [text for path in files for text in oversized(path)]

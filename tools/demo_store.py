@@ -1,4 +1,4 @@
-"""Sessions to show: made up, and the same every time."""
+"""Invented sessions for demonstrations, the same every time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Yes, that is tram 28. Thursday now ends with a picnic at the Miradouro instead o
 
 
 class _Clock:
-    """A time that passes as the story says."""
+    """A clock that the story controls."""
 
     def __init__(self, start: dt.datetime) -> None:
         self._now = start
@@ -63,12 +63,12 @@ class _Clock:
         return int(self._now.timestamp() * 1000)
 
     def wait(self, **passed: float) -> None:
-        """Let so much time pass."""
+        """Move the clock forward."""
         self._now += dt.timedelta(**passed)
 
 
 def make_demo(place: Path, now: dt.datetime, *, count: int = 64) -> None:
-    """Fill an empty store at ``place``: a few sessions to read, and so many beside them."""
+    """Fill an empty store at ``place`` with a few sessions to read and a number of others."""
     rng = random.Random(7)  # noqa: S311 - the same every time is what is wanted
     with holdfast.open(place) as hf:
         for number in range(count):
@@ -157,7 +157,7 @@ def _call(s: Any, clock: _Clock, tool: str, params: dict[str, Any], result: str,
 
 
 def picture(width: int = 220, height: int = 120) -> bytes:
-    """Return a small PNG: a yellow tram before a blue sky, more or less."""
+    """Return a small PNG with a yellow tram against a blue sky."""
     rows = b"".join(b"\0" + b"".join(_colour(x / width, y / height) for x in range(width)) for y in range(height))
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     parts = ((b"IHDR", head), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))

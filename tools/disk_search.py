@@ -1,4 +1,4 @@
-"""Let the search of a built documentation site work where its pages are opened from a folder.
+"""Make the search of a built documentation site work if its pages are opened from a folder.
 
 There a browser fetches no file and starts no worker from one. So ``search.js``, which the theme loads as a script
 then, has the index and the worker itself.
@@ -26,7 +26,7 @@ var __index = %(index)s;
 
 
 def main(site: Path) -> None:
-    """Write search.js, from the index and the one worker of the site."""
+    """Write search.js from the site's index and its search worker."""
     (worker,) = site.glob("assets/javascripts/workers/search.*.js")
     index = (site / "search.json").read_text(encoding="utf-8")
     script = SCRIPT % {"index": index, "worker": json.dumps(worker.read_text(encoding="utf-8"))}

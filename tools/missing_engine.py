@@ -1,4 +1,4 @@
-"""Fail if the chat would talk to a model and what talks to models is not installed: ``make chat`` then installs it."""
+"""Fail if the chat would use a model whose packages are not installed: ``make chat`` then installs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError
 
 
 def main() -> int:
-    """Return 1 where something is to be installed, and say so."""
+    """Return 1, with a message, if something is to be installed."""
     options = argparse.ArgumentParser(add_help=False)
     options.add_argument("--model")
     asked, _ = options.parse_known_args()

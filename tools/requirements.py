@@ -1,4 +1,4 @@
-"""Which tests show which requirement: make the page, or find what nobody shows.
+"""The tests of each requirement: write the page, or find requirements without a test.
 
     python tools/requirements.py RESULTS           writes docs/internals/requirements.md
     python tools/requirements.py RESULTS --check   writes nothing
@@ -46,16 +46,16 @@ def listed(text: str) -> dict[str, tuple[str, str]]:
 
 
 class Run(NamedTuple):
-    """The results of a run for the tests that carry numbers; a test is all its variants."""
+    """The results of a run for the tests with requirement ids; a test includes all its variants."""
 
     marked: dict[str, set[str]]
-    """By id, every test that carries it."""
+    """The tests of each requirement, by its id."""
     failed: set[str]
     skipped: dict[str, set[str]]
-    """By test, why variants of it were skipped."""
+    """The reasons for which variants of a test were skipped, by test."""
 
     def shown(self, number: str) -> set[str]:
-        """Return the tests that show a requirement: every variant of theirs passed."""
+        """Return the tests that demonstrate a requirement: those of which every variant passed."""
         return self.marked.get(number, set()) - self.failed - self.skipped.keys()
 
 
@@ -108,7 +108,7 @@ def page(rows: dict[str, tuple[str, str]], run: Run) -> str:
 
 
 def main(results: str, *options: str) -> int:
-    """Make the page or check it; 1 if something is missing."""
+    """Write the page or check it; return 1 if something is missing."""
     rows = listed(LIST.read_text("utf-8"))
     run = read(Path(results).read_text("utf-8"))
     wrong = complaints(rows, run)

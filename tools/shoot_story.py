@@ -30,7 +30,7 @@ _WAIT_S = 60
 
 
 def answer(request: Request) -> Say:
-    """Return the model's answer; the first one is slow, so that it can be killed in the middle."""
+    """Return the model's answer; the first one is slow, so that it can be killed during the answer."""
     words = str(request.messages[-1])
     if "Plan" in words:
         return Say("Day one: Alfama, on foot. Day two: the train to Sintra, before", pause_s=0.08)
@@ -38,7 +38,7 @@ def answer(request: Request) -> Say:
 
 
 class Terminal:
-    """A terminal of its own, typed into and read."""
+    """A separate terminal that can be typed into and read."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self._tmux = ("tmux", "-S", str(folder / "tmux"), "-f", "/dev/null")
@@ -66,7 +66,7 @@ class Terminal:
         return self._run("capture-pane", "-p", "-e")
 
     def wait(self, words: str) -> None:
-        """Until something is to be seen."""
+        """Wait until a text is on the screen."""
         end = time.monotonic() + _WAIT_S
         while time.monotonic() < end:
             plain = Text.from_ansi(self.screen()).plain
@@ -76,7 +76,7 @@ class Terminal:
         raise TimeoutError(f"{words!r} is not on the screen:\n{self.screen()}")
 
     def kill(self) -> None:
-        """SIGKILL for the program that runs in it."""
+        """Send SIGKILL to the program that runs in it."""
         shell = self._run("display-message", "-p", "#{pane_pid}").strip()
         subprocess.run(["pkill", "-KILL", "-P", shell], check=True)  # noqa: S603, S607 - our own words
 
@@ -86,7 +86,7 @@ class Terminal:
 
 
 def tell(terminal: Terminal) -> str:
-    """Play the story and return the screen at its end."""
+    """Run the story and return the final screen."""
     terminal.wait("$")
     terminal.type("holdfast chat")
     terminal.wait("you>")
@@ -114,7 +114,7 @@ def draw(screen: str) -> str:
 
 
 def main(place: str | None = None) -> None:
-    """Tell it and draw it."""
+    """Run the story and write the picture."""
     with tempfile.TemporaryDirectory() as folder, ScriptedModel(answer) as model:
         home = Path(folder)
         environment = {

@@ -38,14 +38,14 @@ _STILL = 3  # looks without a change
 
 
 class Shot(NamedTuple):
-    """A screen: the keys that lead to it, what must be on it, and the keys that lead back."""
+    """A screen: the keys that open it, the text that must be on it, and the keys that close it."""
 
     name: str
     keys: tuple[str, ...]
     sees: str
     back: tuple[str, ...] = ("escape",)
     also: tuple[str, ...] = ()
-    """The text that comes last, on its own; without it the screen is not at rest."""
+    """The text that appears last; without it the screen is not complete."""
 
 
 SHOTS = (
@@ -70,7 +70,7 @@ _DOCUMENTED = ("list", "conversation", "search", "compare", "time-travel", "anal
 
 
 class Clock:
-    """The time of the made-up world, which stands still until it is moved."""
+    """A simulated clock, which stands still until it is moved."""
 
     def __init__(self) -> None:
         self.now = _NOON_NS
@@ -81,11 +81,11 @@ class Clock:
 
 
 class _Shown(SessionsApp):
-    """The app on a store that is said to be elsewhere."""
+    """The app on a store that is shown under another address."""
 
     @property
     def where(self) -> str:
-        """A place that anybody may have."""
+        """A path without private details."""
         return "~/.local/share/holdfast"
 
 
@@ -96,7 +96,7 @@ def world() -> Iterator[holdfast.Holdfast]:
     with (
         tempfile.TemporaryDirectory() as place,
         mock.patch("holdfast.session._clock.time_ns", clock),
-        # A busy machine streams in other pieces than an idle one; so there is one.
+        # A busy machine streams in different chunks than an idle one; so there is a single chunk.
         mock.patch("holdfast.agent._loop.HOLD_S", 60.0),
         _environment(place),
         ScriptedModel(_answer) as model,
@@ -109,7 +109,7 @@ def world() -> Iterator[holdfast.Holdfast]:
 
 @contextmanager
 def _environment(place: str) -> Iterator[None]:
-    """Set a separate home, and one time zone for everybody."""
+    """Set a separate home directory and a fixed time zone."""
     own = {f"XDG_{name}_HOME": place for name in ("STATE", "CONFIG", "DATA", "CACHE")}
     given = {"HOLDFAST_MODEL": "openai:scripted", "OPENAI_API_KEY": "none", "TZ": "UTC", **own}
     with mock.patch.dict(os.environ, given):
@@ -209,7 +209,7 @@ def shown(app: SessionsApp) -> str:
 
 
 async def _rest(pilot: Pilot[Any], *sees: str) -> None:
-    """Until the words are there, no thread works and nothing moves."""
+    """Wait until the text is there, no thread is working and nothing moves."""
     app = cast("SessionsApp", pilot.app)
     end, before, still = time.monotonic() + _WAIT_S, "", 0
     while still < _STILL or any(word not in before for word in sees):
@@ -224,7 +224,7 @@ async def _rest(pilot: Pilot[Any], *sees: str) -> None:
 
 
 def _is_busy(app: SessionsApp) -> bool:
-    """Return whether a thread is working, or an answer is in progress that asks for nothing."""
+    """Return whether a thread is working, or an answer is in progress that waits for no permission."""
     answering = cast("MainScreen", app.screen_stack[0]).sessions.busy
     is_working = any(not worker.is_finished for worker in app.workers)
     return is_working or bool(answering and not app.screen.is_modal)

@@ -41,7 +41,7 @@ WIDE, PHONE = (1180, 800), (390, 800)
 
 
 class Shot(NamedTuple):
-    """One picture: its name, the page, and how it is looked at."""
+    """One picture: its name, the page, and the settings of the browser."""
 
     name: str
     url: str
@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> int:
 def served(
     hf: holdfast.Holdfast, make_kit: Callable[[], Any] = _no_kit, where: str = "~/.local/share/holdfast"
 ) -> Iterator[tuple[str, Site]]:
-    """Serve the app on a library in a thread; yield its origin, and what its pages need."""
+    """Serve the app on a library in a thread; yield its origin, and the values that its pages use."""
     site = Site(hf=hf, where=where, talks=Talks(hf, make_kit))
     app = make_app(site)
     with listen("127.0.0.1", 0) as listening:

@@ -1,4 +1,4 @@
-"""Hours of everything at once: forks, snapshots, kills, archive, retention and search on one store.
+"""A long test of everything at once: forks, snapshots, kills, archive, retention and search on one store.
 
     python tools/soak.py DURATION [STORE]        DURATION such as 90s, 10m, 1h
 
@@ -41,7 +41,7 @@ MIB = 1 << 20
 
 
 def seconds_of(text: str) -> float:
-    """Parse a duration as people write it."""
+    """Parse a duration such as 30m."""
     unit = UNITS.get(text[-1:])
     return float(text) if unit is None else float(text[:-1]) * unit
 
@@ -52,7 +52,7 @@ def work(store: str, seed: int) -> None:
     count = 0
     with Holdfast(store) as hf:
         while True:
-            # Others after a while: what retention lets go must be as much as what is made.
+            # Other sessions after a while: retention must delete as many as are created.
             id = f"session-{int(time.time() / RENEWED_S)}-{chance.randrange(12)}"
             try:
                 with hf.session(id) as session:
@@ -70,7 +70,7 @@ def work(store: str, seed: int) -> None:
 
 
 class Soak:
-    """The process that lives on, and what it measures of itself."""
+    """The long-running process, and its measurements of itself."""
 
     def __init__(self, store: str) -> None:
         self.store = store
@@ -83,7 +83,7 @@ class Soak:
         self.problems: list[str] = []
 
     def start(self) -> subprocess.Popen[str]:
-        """Another writer."""
+        """Start another writer."""
         command = [sys.executable, __file__, "--work", self.store, str(next(self.seeds))]
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - ours
 
@@ -116,12 +116,12 @@ class Soak:
         if report.gaps:
             self.problems.append(f"{id} is damaged: {report.gaps}")
         newest = [token for token in tokens if token in text]
-        # A session that was let go and begun anew has none of them, and one that was not, all.
+        # A session that was deleted and created again has none of them; any other session has all.
         if newest and len(newest) != len(tokens):
             self.problems.append(f"{id} lost {len(tokens) - len(newest)} of {len(tokens)}")
 
     def step(self) -> None:
-        """Do one of everything that a store has to bear."""
+        """Run one of each operation on the store."""
         self.steps += 1
         acts = (self.find, self.find, self.archive, self.read, self.tidy)
         try:
@@ -136,22 +136,22 @@ class Soak:
         self.hits += len(list(self.hf.search("words", limit=5)))
 
     def archive(self) -> None:
-        """Archive any session that is not open."""
+        """Archive a session that is not open."""
         self.hf.archive(self.chance.choice(self.hf.session_ids() or ["none"]))
 
     def read(self) -> None:
-        """Read the state of any session."""
+        """Read the state of a session."""
         self.hf.state(self.chance.choice(self.hf.session_ids() or ["none"]))
 
     def tidy(self) -> None:
-        """Retention: beyond so many they go to the trash, and from there for good."""
+        """Apply retention: sessions beyond a number go to the trash, and are later erased."""
         done = self.hf.prune(policies=[Policy(keep=SESSIONS_KEPT, action="delete")])
         self.pruned += len(done.decisions)
         for one in self.hf.trash.list():
             self.hf.store.drop(one.key)
 
     def measure(self) -> None:
-        """Memory, descriptors, and the times of an append and of a bare write, the middle ones."""
+        """Measure memory, descriptors, and the median times of an append and of a bare write."""
         times, bare = [], []
         with self.hf.session("measured") as session, tempfile.TemporaryFile(buffering=0) as file:
             for _ in range(APPENDS):
@@ -168,7 +168,7 @@ class Soak:
         self.samples.append((memory, files, statistics.median(times), statistics.median(bare)))
 
     def run(self, duration: float) -> None:
-        """Go on for so many seconds."""
+        """Run for a number of seconds."""
         end = time.monotonic() + duration
         next_kill = next_sample = time.monotonic()
         while (now := time.monotonic()) < end:
@@ -188,7 +188,7 @@ class Soak:
         self.hf.close()
 
     def verdict(self) -> list[str]:
-        """Return what is no longer flat: the last fifth against the second one."""
+        """Return the measurements that grew: the last fifth compared with the second."""
         fifth = max(1, len(self.samples) // 5)
         early, late = self.samples[fifth : 2 * fifth], self.samples[-fifth:]
         found = list(self.problems)
@@ -215,7 +215,7 @@ def note(minutes: float, found: list[str]) -> None:
 
 
 def main(duration: str, store: str | None = None) -> None:
-    """Soak, tell, and fail if anything was not flat."""
+    """Run the test, print the result, and fail if any measurement grew."""
     seconds = seconds_of(duration)
     place = store or tempfile.mkdtemp(prefix="soak-")
     soak = Soak(place)
