@@ -77,7 +77,7 @@ _EXIT_FAILED = 2
 
 
 def main() -> int:
-    """Measure, print, keep, and write the table; 1 with ``--check`` and a missed mark.
+    """Measure, print, store, and write the table; return 1 with ``--check`` if a mark is missed.
 
     2 if a section failed: the others are kept all the same.
     """
@@ -118,7 +118,7 @@ def _judged(found: dict[str, Section], *, is_checked: bool) -> int:
 
 
 class _Run:
-    """A section at work: what it took so far, and why it goes no further if it does not."""
+    """The state of a section: its time so far, and the error that stopped it."""
 
     def __init__(self, case: Any) -> None:
         self.case = case
@@ -127,7 +127,7 @@ class _Run:
         self._seconds = 0.0
 
     def do(self, work: Callable[[str], None], folder: str) -> None:
-        """Do a part, unless an earlier one failed."""
+        """Run a part, unless an earlier one failed."""
         if self.failed:
             return
         begin = time.monotonic()
@@ -165,7 +165,7 @@ def run(cases: dict[str, Any], rounds: int) -> dict[str, Section]:
             for number in range(rounds):
                 print(f"round {number + 1} of {rounds}", file=sys.stderr)
                 for name, one in runs.items():
-                    # What has no promise here, and takes long, is measured less often.
+                    # Long cases without a target are measured less often.
                     if number < getattr(one.case, "ROUNDS", rounds):
                         print(f"  {name}", file=sys.stderr, end="", flush=True)
                         _measure(one, folder)
@@ -185,7 +185,7 @@ def _measure(one: _Run, folder: str) -> None:
 
 
 def _prepare(name: str, one: _Run, folder: str, after: ExitStack) -> None:
-    """Create once what a case needs in every round; end what it started with the run."""
+    """Set up each case once for all rounds, and clean up at the end of the run."""
     if hasattr(one.case, "finish"):
         after.callback(_finish, one.case)
     if hasattr(one.case, "prepare"):

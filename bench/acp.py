@@ -1,4 +1,4 @@
-"""The ACP proxy: what it adds to each frame, and how quickly it tells a session again."""
+"""The ACP proxy: the time that it adds to each frame, and the time of a session load."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _proxy(folder: str, agent: list[str]) -> list[str]:
 
 
 class Connection:
-    """An editor that does nothing but read."""
+    """An editor that only reads."""
 
     def __init__(self, command: list[str]) -> None:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -36,7 +36,7 @@ class Connection:
         self.id = self.call("session/new", {"cwd": "/", "mcpServers": []})["sessionId"]
 
     def call(self, method: str, params: dict[str, Any]) -> Any:
-        """Ask, and read until the answer."""
+        """Send a request, and read until the answer."""
         self._number += 1
         frame = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -100,7 +100,7 @@ class Proxied:
         ]
 
 
-# What a turn sets off, a snapshot and the index, is done by then; both are measured elsewhere.
+# The snapshot and the indexing that a turn triggers are done by then; both are measured elsewhere.
 _SETTLED_S = 3.0
 
 

@@ -1,4 +1,4 @@
-"""The quickest ACP agent there is: each prompt is answered with the same frames, made before."""
+"""A minimal ACP agent: each prompt is answered with the same prepared frames."""
 
 from __future__ import annotations
 

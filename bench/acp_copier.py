@@ -1,4 +1,4 @@
-"""The least that can stand between an editor and an agent: every line is copied, one by one."""
+"""The minimum between an editor and an agent: every line is copied."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import IO
 
 
 def copy(source: IO[bytes], target: IO[bytes]) -> None:
-    """Line by line, as they come."""
+    """Copy lines as they come."""
     for line in source:
         target.write(line)
         target.flush()
 
 
 def main() -> None:
-    """Start the command that was given, and copy both ways."""
+    """Start the given command, and copy in both directions."""
     agent = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert agent.stdin is not None
     assert agent.stdout is not None

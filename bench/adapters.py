@@ -1,4 +1,4 @@
-"""The adapters on our store against the frameworks on their own, driven by the same lines.
+"""The adapters on our store against the frameworks on their own stores, driven by the same code.
 
 A step is what the framework records for one turn: a prompt of 200 bytes and an answer of 1,000.
 `bench.adapting` drives them, in the environment of the frameworks.
@@ -22,7 +22,7 @@ Begin = Callable[[Any], Awaitable[Step]]
 
 
 class Case(NamedTuple):
-    """A framework on one kind of store: how its own begins there, and how ours does."""
+    """A framework on one kind of store: the functions that start its own store, and ours."""
 
     framework: str
     kind: str
@@ -30,7 +30,7 @@ class Case(NamedTuple):
     theirs: Begin
     ours: Begin
     syncs: bool = True
-    """Whether the framework's own store waits for the disk; if not, ours need not either."""
+    """True if the framework's own store waits for the disk; if not, ours need not either."""
 
 
 # -- OpenAI Agents --------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ async def langgraph_ours(hf: holdfast.Holdfast) -> Step:
 
 
 def _delta_state() -> Any:
-    """Return a delta channel for messages: only what is new is stored at each step."""
+    """Return a delta channel for messages: only new messages are stored at each step."""
     from typing import Annotated, TypedDict
 
     from langgraph.channels.delta import DeltaChannel
@@ -262,7 +262,7 @@ def _history_into(provider: Any) -> Step:
 
     async def step(n: int) -> None:
         await provider.get_messages("s")
-        # Of its own at each step: the framework's provider leaves out what it has already.
+        # A new one at each step, since the framework's provider skips messages that it has already.
         said = [Message("user", [f"{n:08d}{PROMPT[8:]}"]), Message("assistant", [f"{n:08d}{ANSWER[8:]}"])]
         await provider.save_messages("s", said)
 

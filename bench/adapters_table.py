@@ -23,17 +23,17 @@ _SHOWN = (
     *("langchain-file", "harness-sqlite", "langgraph-sqlite"),
 )
 _SUMMARY = (
-    "| one message after the other | syncs each | code of one append, against writing a JSON line"
-    " | bytes written, against the words | bytes grow as |\n|---|--:|--:|--:|--:|\n"
+    "| one message after another | syncs each | code of one append, against writing a JSON line"
+    " | bytes written, against the text | bytes grow as |\n|---|--:|--:|--:|--:|\n"
 )
 _BESIDE = (
     "| framework | its store | its time against ours | its bytes a step | ours | its bytes grow as"
     " | ours |\n|---|---|--:|--:|--:|--:|--:|\n"
 )
 _BETWEEN = """\
-The same frameworks, on their own store and through [our adapter](../howto/frameworks/index.md), in
-steps of a prompt and an answer that alternate; ours at the level of theirs, which on files is not
-to sync. Above 1x ours is quicker."""
+The same frameworks, with their own store and through [our adapter](../howto/frameworks/index.md), in
+alternating steps of a prompt and an answer. Ours has the durability of theirs, which on files means
+no syncs. Above 1x ours is faster."""
 _KINDS = ("files", "sqlite", "postgres")
 _FROM = 100
 _SIDES = ("theirs", "ours", "ours-os")
@@ -42,19 +42,19 @@ _BYTES_GROW = 1.1
 _HEAD = """\
 # Adapters and the stores of others
 
-Written by `make bench-peers`; do not edit. Holdfast {version}. Each is driven as its documentation
-shows (`bench/rivals/stores.py`, `bench/adapters.py`), in a process of its own, in the versions that
-`requirements-frameworks.lock` and `bench/requirements-peers.txt` name. Files are compared with
+Written by `make bench-peers`; do not edit. Holdfast {version}. Each store is used as its documentation
+shows (`bench/rivals/stores.py`, `bench/adapters.py`), in a separate process, with the versions in
+`requirements-frameworks.lock` and `bench/requirements-peers.txt`. Files are compared with
 files, SQLite with SQLite, PostgreSQL with PostgreSQL.
 
 ## Frameworks on their own store and on ours
 
 A step is a turn: a prompt of 200 bytes and an answer of 1,000. Steps of both sides alternate.
-Milliseconds are medians of a step; bytes those on disk at the end for each step (without the
-catalogue, which can be made again at any time); syncs are counted by `strace`, on PostgreSQL by the
-server; the exponent says how bytes grow with the steps, from 100 on. Stores of frameworks on files
-do not wait for the disk: ours is told at the same level (`durability="os"`) and, beside it, as it
-is by default, where a step is on the medium when the call returns.
+Milliseconds are medians of a step. Bytes are those on disk at the end, for each step (without the
+catalogue, which can be rebuilt at any time). Syncs are counted by `strace`, on PostgreSQL by the
+server. The exponent describes the growth of the bytes with the number of steps, from 100 on. The
+frameworks' stores on files do not wait for the disk; ours is shown at the same level
+(`durability="os"`) and with its default, where a step is on the medium when the call returns.
 
 """
 _ADAPTERS = (
@@ -64,14 +64,15 @@ _ADAPTERS = (
 )
 _STORES_HEAD = """
 
-## One message after the other
+## One message after another
 
-Messages of 200, 1,024, 300 and 4,096 bytes in turn. Microseconds are medians of one append: as it
-is shipped, and with every sync taken out of it (`synchronous=off` under SQLite), which nobody has
-and which shows what the code itself costs. Floors are a line of JSON, written (and synced) by the
-same process just before and after. Bytes are against those of the texts, after up to 1,000
-messages; exponents are of one append and of all bytes written, from 100 messages on. To begin is to
-import it and to open a new store, in a process that has imported nothing of it.
+Messages of 200, 1,024, 300 and 4,096 bytes in turn. Microseconds are medians of one append: as the
+store is shipped, and without any syncs (`synchronous=off` under SQLite), which no store offers, but
+which shows the cost of the code itself. The floor is a line of JSON, written (and synced) by the
+same process just before and after. Bytes are relative to those of the texts, after up to 1,000
+messages. Exponents are those of one append and of all bytes written, from 100 messages on. "ms to
+begin" is the time to import the library and open a new store, in a process that has imported
+nothing of it.
 
 """
 _STORES = (
@@ -121,7 +122,7 @@ def _side(side: dict[str, Any]) -> dict[str, Any]:
 
 
 def _growth(spent: list[int]) -> float | None:
-    """Return how the time of one append grows with the existing content."""
+    """Return the growth of the time of one append with the existing content."""
     if len(spent) < 2 * _FROM:
         return None
     ends = [(_FROM, median(spent[_FROM - 20 : _FROM])), (len(spent), median(spent[-20:]))]
@@ -134,7 +135,7 @@ def _slope(sizes: Mapping[int, float]) -> float | None:
 
 
 def write(table: str, kept: dict[str, Any]) -> None:
-    """Put the page in its place, some rows onto others; draw how one append grows."""
+    """Write the page, and some rows to other pages; draw the growth of one append."""
     with open(PATH, "w", encoding="utf-8") as file:
         file.write(table)
     for page, made in PAGES.items():
@@ -178,7 +179,7 @@ def summary(kept: dict[str, Any]) -> str:
 
 
 def beside(kept: dict[str, Any]) -> str:
-    """Frameworks on their own store and on ours, at the level of theirs, for those who compare."""
+    """Return the comparison of frameworks on their own store and on ours, at the durability of theirs."""
     rows = []
     for kind in _KINDS:
         for name, case in CASES.items():
@@ -194,7 +195,7 @@ def beside(kept: dict[str, Any]) -> str:
 
 
 def page_with(text: str, figures: str) -> str:
-    """Return a page with these figures between its two marks."""
+    """Return the page with these figures between its two marks."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}\n\n{figures}\n\n{_END}{after}"
@@ -204,7 +205,7 @@ PAGES: dict[str, Callable[[dict[str, Any]], str]] = {
     "README.md": summary,
     "docs/explanation/comparison.md": lambda kept: f"{summary(kept)}\n\n{_BETWEEN}\n\n{beside(kept)}",
 }
-"""Pages of the project that show some of it, and what each shows."""
+"""The pages of the project that show a part of the results, and the part."""
 
 
 def whole(kept: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ SAMPLES = (50, 100, 200, 400)
 
 
 class Side:
-    """One of both: its steps, their times, and what they left behind."""
+    """One side: its steps, their times, and the bytes they wrote."""
 
     def __init__(self, name: str, step: Step, size: Callable[[], Awaitable[int]]) -> None:
         self.name = name
@@ -32,7 +32,7 @@ class Side:
         self._empty = 0
 
     async def begin(self) -> None:
-        """Take the first step, which creates what is needed and is not counted."""
+        """Take the first step, which is not counted because it also initialises the store."""
         await self._step(0)
         self._empty = await self._size()
 
@@ -56,7 +56,7 @@ class Side:
 
 
 async def _work(task: dict[str, Any]) -> dict[str, Any]:
-    """Alternate steps of the sides that are asked for until the time is up."""
+    """Alternate steps of the chosen sides until the time is up."""
     case = CASES[task["case"]]
     sides = [await _side(case, name, where) for name, where in task["sides"].items()]
     until = time.monotonic() + task["seconds"]
@@ -78,7 +78,7 @@ async def _work(task: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _side(case: Case, name: str, where: str) -> Side:
-    """``theirs``, ``ours``, or ``ours-os``: ours that leaves to the system when to sync."""
+    """``theirs``, ``ours``, or ``ours-os``: ours without syncs of its own."""
     if case.kind == "postgres":
 
         async def size() -> int:

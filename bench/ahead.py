@@ -19,7 +19,7 @@ _TEXTS = [step(index).text for index in range(40)]
 
 
 class _Found(NamedTuple):
-    """Of one rival, a value for each round: how many times ours, and both in nanoseconds."""
+    """The values of one rival for each round: the ratio to ours, and both in nanoseconds."""
 
     ratios: list[float]
     theirs: list[float]
@@ -27,7 +27,7 @@ class _Found(NamedTuple):
 
 
 class Ahead:
-    """The stores of others that are fastest, each as it is shipped and without its syncs.
+    """The fastest stores of others, each as it is shipped and without its syncs.
 
     All are driven by the same few lines (`bench/rivals/stores.py`), in processes that stay for all
     rounds. `make bench-peers` measures more of them, once.
@@ -40,12 +40,12 @@ class Ahead:
         self._synced = 5 if quick else 15
         self._ours: Rival | None = None
         self._others: Rival | None = None
-        # By store and whether it waits for the disk.
+        # By store, and by whether it waits for the disk.
         self._found: dict[tuple[str, bool], _Found] = {}
         self._left_out: set[str] = set()
 
     def prepare(self, folder: str) -> None:
-        """Start ours and theirs, each in its own environment."""
+        """Start the processes of ours and theirs, each in its own environment."""
         self._ours = Rival(sys.executable)
         python = python_of("peers")
         if python is None:
@@ -54,7 +54,7 @@ class Ahead:
             self._others = Rival(python)
 
     def finish(self) -> None:
-        """End both."""
+        """Stop both."""
         for one in (self._ours, self._others):
             if one is not None:
                 one.end()
@@ -70,7 +70,7 @@ class Ahead:
                 self._alternate(name, folder, is_durable=is_durable)
 
     def _alternate(self, name: str, folder: str, *, is_durable: bool) -> None:
-        """Turns of both; synced ones are short, as the disk changes its pace all the time."""
+        """Alternate between both; turns with syncs are short, since the speed of the disk changes all the time."""
         theirs: list[int] = []
         ours: list[int] = []
         turns, count = (self._synced, 2) if is_durable else (3, self._count)
@@ -100,7 +100,7 @@ class Ahead:
         return spent
 
     def lines(self) -> list[Line]:
-        """Return the table's lines: how many times longer the others take."""
+        """Return the table's lines: the time of the others as a multiple of ours."""
         return [*self._lines(is_durable=False), *self._lines(is_durable=True)]
 
     def _lines(self, *, is_durable: bool) -> list[Line]:

@@ -37,7 +37,7 @@ class Away:
         self._sync_ms: list[float] = []
 
     def measure(self, folder: str) -> None:
-        """Run one round: the floor, ours, and both on a disk that takes 20 ms for a sync."""
+        """Run one round: the floor, ours, and both on a disk whose syncs take 20 ms."""
         for name, disk, each in (("", Disk(), self._each), ("slow", SlowDisk(_SLOW_S), self._slow_each)):
             bare = [_bare_step(folder, disk) for _ in range(_SESSIONS)]
             self._found[f"{name}-floor" if name else "floor"].append(_away_ms(bare, each))
@@ -86,7 +86,7 @@ def _our_step(session: Any) -> Step:
 
 
 class _Watched(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # chosen by the system
-    """Notes how long it was not asked what is ready."""
+    """A selector that records how long the loop was away from it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class _Watched(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # 
 
 
 def _away_ms(steps: list[Step], each: int) -> float:
-    """Run all of them at once, so many steps each, in a loop that is watched."""
+    """Run all of them at once, with a number of steps each, in an observed loop."""
     selector = _Watched()
     texts = [step(number * 4 + 1).text for number in range(each)]
 

@@ -1,4 +1,4 @@
-"""Forks of long and of short sessions, and what an archive saves."""
+"""Forks of long and of short sessions, and the savings of an archive."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Fork:
         self._spent: dict[int, list[float]] = {self._short: [], self._long: []}
 
     def prepare(self, folder: str) -> None:
-        """Both sessions, in one store."""
+        """Create both sessions in one store."""
         self._folder = os.path.join(folder, "forks")
         with holdfast.open(self._folder) as hf:
             for count in self._spent:
                 _fill(hf, f"of-{count}", count)
 
     def measure(self, folder: str) -> None:
-        """Run one round: one of each in turn, as the pace of the disk changes."""
+        """Run one round: one of each in turn, since the speed of the disk changes."""
         spent: dict[int, list[int]] = {count: [] for count in self._spent}
         with holdfast.open(self._folder) as hf:
             for _ in range(self._forks):
@@ -64,7 +64,7 @@ class Fork:
 
 
 class Archive:
-    """A log as it is in the archive against the log as it was, and how long both ways take."""
+    """An archived log against the plain log, and the time of both conversions."""
 
     def __init__(self, *, quick: bool) -> None:
         self._count = 1_000 if quick else 10_000
@@ -118,7 +118,7 @@ class Archive:
 
 
 class ManyForks:
-    """Redaction and erasure of a session with many forks: what one of many costs against one of few."""
+    """Redaction and erasure of a session with many forks: the cost of one of many against one of few."""
 
     ROUNDS = 1
     SECRET = "ghp_" + "aB3dE6gH9j" * 3 + "K1m2N3"
@@ -164,7 +164,7 @@ def _fill(hf: Any, id: str, count: int, said: Iterator[str] | None = None) -> No
 
 
 def _prose() -> Iterator[str]:
-    """Yield words with the frequencies of a language, in no order, and never the same passage twice.
+    """Yield words with the frequencies of a language, in random order, and never the same passage twice.
 
     The texts of the workload overlap, from which a compression would profit as with no real log.
     """

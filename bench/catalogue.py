@@ -1,4 +1,4 @@
-"""The catalogue: lists, search, the index at work beside a session, and making it anew."""
+"""The catalogue: lists, search, indexing beside a session, and rebuilding the index."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _COLUMNS = (
 
 
 class Lists:
-    """The newest 50 of many sessions against a bare SELECT; and what 100,000 sessions cost."""
+    """The newest 50 of many sessions against a bare SELECT; and the cost of 100,000 sessions."""
 
     FLAT_MARK = 0.1
-    # What, and milliseconds for the first call after opening and for later ones.
+    # The query, and milliseconds for the first call after opening and for later ones.
     LIMITS: ClassVar = {
         "list": ("list", 50.0, 50.0),
         "by_tag": ("list by tag", 50.0, 50.0),
@@ -202,7 +202,7 @@ def _limit_line(what: str, spent: list[float], limit: float, unit: str) -> Line:
 
 
 class Search:
-    """Words among 1,000 sessions of 50 events against a bare full-text query; and the rebuild."""
+    """Searches in 1,000 sessions of 50 events against a bare full-text query; and the rebuild."""
 
     REBUILD_MARK = 1.0
     REBUILD_MB_S = 20.0
@@ -228,7 +228,7 @@ class Search:
         self._rivals: dict[str, float] = {}
 
     def prepare(self, folder: str) -> None:
-        """Create the store, and the same texts in full-text tables: with everything that a hit shows, and with less."""
+        """Create the store, and the same texts in full-text tables, with all columns of a hit and with fewer."""
         self._folder = folder
         crowd = Crowd(self._events)
         self._bytes = crowd.fill(os.path.join(folder, "words"), self._sessions)
@@ -243,7 +243,7 @@ class Search:
                 bare.execute("INSERT INTO whole (rowid, text) VALUES (?, ?)", (id, text))
                 _insert_same(bare, id, number, type, text)
             bare.commit()
-        # Turns of words only, as llm keeps no others; fewer of them, as writing them takes long.
+        # Turns of text only, since llm stores no others; and fewer, because writing them takes long.
         task = {"sessions": _turns(Crowd(12), self._sessions), "query": RARE}
         found = rivals.ask("llm", folder, task)
         if found is not None:
@@ -261,7 +261,7 @@ class Search:
             for query in _bare_queries(bare, '"nobody said so"'):
                 query()
             for name, queries in self._queries.items():
-                # Others in every round: what a process keeps of a query must not help the next.
+                # Different words in every round, so that cached results do not help.
                 turn = queries[len(self._rebuilt) % _TURNS :: _TURNS]
                 spent = [_asked_once(hf, bare, query) for query in turn]
                 kept = (self._ours, self._bare, self._whole, self._same)
@@ -288,7 +288,7 @@ class Search:
             for name, what in kinds.items()
             for said, spent in floors
         ]
-        # The mark is for the first: the same answer, by a table that keeps the text itself.
+        # The mark is for the first: the same answer from a table that has the text itself.
         found[0] = found[0].shows("search")
         for name, theirs in self._rivals.items():
             ratios = [one / theirs for one in self._ours["rare"]]
@@ -310,7 +310,7 @@ class Search:
         return line_of(what, ratios, None, ours=spent[0], floor=spent[1])
 
 
-# What one would make by hand to find events again and to show where they are.
+# Tables that one would make by hand to find events and to show their places.
 _TABLES_OF_SAME = (
     "CREATE TABLE session (id INTEGER PRIMARY KEY, session_id TEXT, title TEXT)",
     """
@@ -335,7 +335,7 @@ def _insert_same(bare: sqlite3.Connection, id: int, number: int, type: str, text
 
 
 def _asked_once(hf: Any, bare: sqlite3.Connection, query: str) -> list[float]:
-    """Return the times of a query that was not asked before, ours and bare."""
+    """Return the times of a new query, ours and bare."""
     match = query if query.startswith('"') else f'"{query}"'
     hits: list[Any] = []
     spent = alternated(1, lambda: hits.extend(hf.search(query)), *_bare_queries(bare, match))
@@ -368,7 +368,7 @@ class Feeding:
         self._slow_alone: list[float] = []
 
     def measure(self, folder: str) -> None:
-        """Run one round: without, with, with one that never rests, without."""
+        """Run one round: without indexing, with it, with indexing that never pauses, without."""
         before = self._append(os.path.join(folder, "before"), "alone")
         fed = self._append(os.path.join(folder, "fed"), "fed")
         restless = self._append(os.path.join(folder, "restless"), "restless")

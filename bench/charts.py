@@ -1,4 +1,4 @@
-"""The charts of the results, and where the pages show them from."""
+"""The charts of the results, and their files for the pages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _points(line: Line) -> list[tuple[float, float]]:
 
 
 def save(name: str, picture: str) -> None:
-    """Put a picture where the pages show it from."""
+    """Write a picture to its file for the pages."""
     os.makedirs(FOLDER, exist_ok=True)
     with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as file:
         file.write(picture)

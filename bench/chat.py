@@ -1,4 +1,4 @@
-"""The chat at a terminal: how long until its first line stands, and until one can type."""
+"""The chat in a terminal: the time to its first line, and to its prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that is measured in a process of its own: ``python -m bench.child JOB ARGUMENT…``.
+"""Work that is measured in a separate process: ``python -m bench.child JOB ARGUMENT…``.
 
 Each job prints one JSON value. What is not to be measured (imports, the interpreter's start) is
 done before the clock starts.
@@ -75,7 +75,7 @@ def load_events(store: str) -> int:
 
 
 def known_steps(store: str, count: str) -> int:
-    """Pass steps whose results are known, the session opened as well."""
+    """Open the session, and run steps whose results are known."""
     import holdfast
     from bench.steps import KNOWN, result
 
@@ -107,7 +107,7 @@ def open_messages(store: str) -> int:
 
 
 def recover(store: str) -> int:
-    """Make a conversation that the provider accepts from the log, with the code for it loaded."""
+    """Make a conversation that the provider accepts from the log, with its code already loaded."""
     from holdfast import Holdfast
     from holdfast.replay import recover as loaded
 
@@ -148,7 +148,7 @@ def read_tail(store: str) -> int:
 
 
 def _warm(store: str) -> Any:
-    """Load the library with everything that opens and reads a session: that has a line of its own."""
+    """Load everything that opens and reads a session, because imports have a line of their own."""
     from holdfast import Holdfast
 
     with Holdfast(f"{store}-warm") as hf:
@@ -226,7 +226,7 @@ def _peak() -> int:
 
 
 def write_session(store: str, count: str) -> dict[str, int]:
-    """Record a session with default settings; the bytes that were written, and their payload."""
+    """Record a session with default settings; return the bytes written, and their payload."""
     import holdfast
     from bench.workload import plain_bytes, record, step
 
@@ -260,7 +260,7 @@ def _tree_bytes(folder: str) -> int:
 
 
 def flush_often(store: str, count: str) -> int:
-    """Append and flush so many times, after one that is not counted; marks both ends for strace."""
+    """Append and flush a number of times, after one that is not counted; mark both ends for strace."""
     import holdfast
 
     with holdfast.open(store) as hf, hf.session(SESSION) as session:
@@ -315,7 +315,7 @@ def flush_many(store: str, sessions: str, each: str, how: str) -> int:
 
 
 def crowded(store: str) -> dict[str, float]:
-    """Milliseconds of what is asked of a large store: the first call, and those that follow.
+    """Return the milliseconds of queries of a large store: the first call, and the following ones.
 
     Each question gets a library of its own, every search another word, and the memory is that of
     the process at its highest.
@@ -368,7 +368,7 @@ def _has_rows(app: Any) -> bool:
 
 
 def app_pressed(store: str, keys: str) -> dict[str, float]:
-    """Milliseconds from a key in a list of all sessions to the line that shows it, the median."""
+    """Return the median milliseconds from a key in a list of all sessions to the line that shows it."""
     import asyncio
 
     import holdfast

@@ -1,4 +1,4 @@
-"""The command line: a list against a Python that does nothing, and every verb against one that loads its libraries."""
+"""The command: a list against a Python that does nothing, and every verb against one that loads its libraries."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from bench.figures import Line, line_of, median, millis, ratios_of
 __all__ = ["Command"]
 
 _HOLDFAST = os.path.join(os.path.dirname(sys.executable), "holdfast")
-# What no command can do without: the least that a verb may take, in processor time.
+# What every command needs: the floor of a verb, in processor time.
 _LIBRARIES = "import click, msgspec, sqlite3"
-# The verbs that need nobody to type, none of which waits for anything. {id} and {other} are sessions.
+# The verbs without input, none of which waits for anything. {id} and {other} are sessions.
 _READING = (
     "show {id}",
     "search word",
@@ -67,9 +67,9 @@ _WRITING = (
     "delete {other} --yes",
     "undelete {other}",
 )
-# How much more than the libraries alone a verb may take.
+# The limit of a verb, as a multiple of loading the libraries alone.
 _READING_MARK, _WRITING_MARK = 1.5, 1.9
-# What puts back, untimed, what a verb changed, so that it finds the same the next time.
+# Commands that undo the changes of a verb, untimed, so that the next run starts with the same state.
 _BACK = {"delete {other} --yes": "undelete {other}", "undelete {other}": "delete {other} --yes"}
 
 
@@ -90,7 +90,7 @@ class Command:
     def prepare(self, folder: str) -> None:
         """Create a store; run each program once, so that it is compiled as after an installation."""
         self._store = shared_crowd(folder, self._count)
-        # Verbs that write have a copy to themselves.
+        # Each verb that writes has its own copy.
         self._own = shutil.copytree(self._store, os.path.join(folder, "command"), dirs_exist_ok=True)
         self._environment = {
             **os.environ,
@@ -111,7 +111,7 @@ class Command:
         self._measure_verbs()
 
     def _measure_verbs(self) -> None:
-        """Run every verb in turn with the loading of its libraries alone, by processor time."""
+        """Run every verb in turn with the mere loading of its libraries, by processor time."""
         listed = [_HOLDFAST, "--store", self._own, "list", "--json", "--limit", "2"]
         found = subprocess.run(listed, check=True, capture_output=True, env=self._environment).stdout
         first, second = (row["session_id"] for row in json.loads(found)["sessions"])
@@ -124,12 +124,12 @@ class Command:
             )
             ratios = []
             for _ in range(self._starts + 1):
-                # The index knows what the verb before has written, as it does after any list.
+                # The index includes the changes of the previous verb, as it does after any list.
                 self._processor_s(*ours, "list", "--sort", "created")
                 ratios.append(self._processor_s(*command) / self._processor_s(sys.executable, "-c", _LIBRARIES))
                 if verb in _BACK:
                     self._processor_s(*back)
-            # The first compiled what was new.
+            # The first run compiled the modules.
             self._verbs.setdefault(verb, []).append(median(ratios[1:]))
 
     def _processor_s(self, *command: str) -> float:

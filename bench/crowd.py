@@ -22,9 +22,9 @@ from holdfast.model import Event, encode_line, line_body
 __all__ = ["RARE", "TAG", "Crowd", "common_words", "paths", "phrases", "rare_words", "shared_crowd"]
 
 RARE = "quetzalcoatlus00"
-"""A word that ten sessions of a store have; there are more like it, see :func:`rare_words`."""
+"""A word in ten sessions of a store; for more of them see :func:`rare_words`."""
 TAG = "billing"
-"""A tag that every hundredth session has."""
+"""A tag of every hundredth session."""
 
 _NUMBER = "session-0000000"
 _MINUTE_MS = 60_000
@@ -45,7 +45,7 @@ class Crowd:
         self._templates: dict[tuple[int, bool, bool], list[Event]] = {}
 
     def fill(self, store: str, count: int) -> int:
-        """Write ``count`` sessions into a store that is not there yet; the bytes of their logs."""
+        """Create a store with ``count`` sessions, and return the bytes of their logs."""
         folder = os.path.join(store, "sessions")
         os.makedirs(store, mode=0o700)
         os.mkdir(folder, mode=0o700)
@@ -62,7 +62,7 @@ class Crowd:
         return size
 
     def log(self, number: int, count: int) -> bytes:
-        """Return the log of session ``number`` of ``count``, which follow each other by a minute."""
+        """Return the log of session ``number`` of ``count``; they are a minute apart."""
         rare = _rare_word(number, count)
         is_tagged = number % _TAGGED_EVERY == 0
         events = self._template(number % _TEMPLATES, is_rare=rare is not None, is_tagged=is_tagged)
@@ -78,7 +78,7 @@ class Crowd:
         return b"".join(lines)
 
     def texts(self, count: int) -> Iterator[tuple[int, str, str]]:
-        """Session, type and text of every event that says something, as the logs have them."""
+        """Yield session, type and text of every event with text, as in the logs."""
         for number in range(count):
             rare = _rare_word(number, count)
             for type, text in self._said(number % _TEMPLATES, is_rare=rare is not None):
@@ -134,7 +134,7 @@ def shared_crowd(folder: str, count: int) -> str:
 
 
 def _fingerprint() -> str:
-    """Return a digest of everything that makes a crowd: other texts or another catalogue make another one."""
+    """Return a digest of everything that a crowd depends on, such as its texts and the version of the catalogue."""
     from holdfast.catalog.sqlite import schema
 
     with open(__file__, "rb") as ours, open(str(schema.__file__), "rb") as theirs:
@@ -142,26 +142,26 @@ def _fingerprint() -> str:
 
 
 def rare_words(count: int) -> list[str]:
-    """Return words that ten sessions each have, in a store of so many sessions."""
+    """Return words that are in ten sessions each, in a store with a number of sessions."""
     words = min(_RARE_WORDS, max(1, count // _RARE_SESSIONS))
     return [RARE[:-2] + f"{number:02d}" for number in range(words)]
 
 
 def common_words(count: int) -> list[str]:
-    """Return words of the workload that very many events have."""
+    """Return words of the workload that are in very many events."""
     words = (word for word in step(1).text.split() if word.isalpha() and len(word) > 3)
     return sorted(set(words))[:count]
 
 
 def phrases(count: int) -> list[str]:
-    """Three words that follow one another in a tool result of the first session."""
+    """Return three consecutive words of a tool result of the first session."""
     words = step(3).text.split()
     threes = (words[at : at + 3] for at in range(len(words)))
     return [" ".join(three) for three in threes if "".join(three).isalpha()][:count]
 
 
 def paths(count: int) -> list[str]:
-    """Paths that some tool calls have; all stores of 40 sessions and more have all of them."""
+    """Return paths of some tool calls; all stores of 40 sessions and more have all of them."""
     return [_path(number * 8 + 2) for number in range(count)]
 
 

@@ -24,15 +24,15 @@ class Line(NamedTuple):
     spread: tuple[float, float]
     """The lowest and the highest round."""
     mark: float | None
-    """At most this; None for a figure that is only told."""
+    """The mark; None for a figure without one."""
     ours: str
     floor: str
     goal: str = ""
-    """The promise that it shows, by its name in `bench/goals.py`, which then has the mark."""
+    """The name of its target in `bench/goals.py`, which has the mark."""
     at_least: bool = False
-    """Whether more is better."""
+    """True if more is better."""
     chart: tuple[tuple[str, float], ...] = ()
-    """Points or bars of a chart that the figure has."""
+    """The points or bars of the figure's chart."""
 
     @property
     def met(self) -> bool | None:
@@ -42,7 +42,7 @@ class Line(NamedTuple):
         return self.ratio >= self.mark if self.at_least else self.ratio <= self.mark
 
     def shows(self, goal: str) -> Line:
-        """Return the same line as the figure of a promise, with its mark."""
+        """Return the same line as the figure of a target, with its mark."""
         promise = GOALS[goal]
         return self._replace(goal=goal, mark=promise.mark, at_least=promise.at_least)
 
@@ -58,7 +58,7 @@ def ratios_of(ours: Sequence[float], floors: Sequence[float]) -> list[float]:
 
 
 def high(spent: Sequence[float], share: float) -> float:
-    """Return the value that so large a share of all stays below."""
+    """Return the value below which a given share of all values is."""
     return sorted(spent)[min(len(spent) - 1, int(len(spent) * share))]
 
 
@@ -80,7 +80,7 @@ def millis(nanoseconds: float) -> str:
 
 
 def alternated(count: int, *works: Callable[[], Any]) -> list[float]:
-    """Return the median nanoseconds of each, called in turn, so that all see the same machine."""
+    """Return the median nanoseconds of each, called in turn, under the same load of the machine."""
     spent: list[list[int]] = [[] for _ in works]
     for _ in range(count):
         for work, times in zip(works, spent, strict=True):

@@ -1,4 +1,4 @@
-"""The least that any store must do: encode a typed struct, write the line; read and decode it."""
+"""The minimum of any store: encode a typed struct, write the line; read and decode it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _raw = msgspec.json.Decoder(_Envelope)
 
 
 class SlowDisk(Disk):
-    """The real disk, where each sync takes longer and leaves the processor to others meanwhile."""
+    """The real disk, with longer syncs during which the processor is free."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -44,7 +44,7 @@ def open_plain(folder: str) -> int:
 
 
 def append_floor(folder: str, count: int) -> list[int]:
-    """Nanoseconds for each of ``count`` appends: encode a struct that is there, one write."""
+    """Return the nanoseconds for each of ``count`` appends: encode an existing struct, one write."""
     encode = msgspec.json.Encoder().encode
     clock = time.perf_counter_ns
     write = os.write
@@ -71,7 +71,7 @@ def decode_typed(path: str) -> list[Any]:
 
 
 def decode_tail(path: str, size: int, *, find: int = 0) -> int:
-    """Read so many last bytes of a log and decode them into typed structs; how many they were.
+    """Read the last bytes of a log and decode them into typed structs; return their number.
 
     With ``find`` nothing is decoded: how many bytes the last turns take, by their number.
     """

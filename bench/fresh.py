@@ -19,7 +19,7 @@ __all__ = ["Bytes", "Imports", "Load", "Memory", "Syncs", "on_copy"]
 
 
 class Bytes:
-    """The bytes that a session leaves on disk and writes, against its plain lines."""
+    """The bytes that a session writes and leaves on disk, against its plain lines."""
 
     def __init__(self, *, quick: bool) -> None:
         self._count = 2_000 if quick else 10_000
@@ -54,7 +54,7 @@ class Syncs:
         self._ratios: list[float] = []
 
     def measure(self, folder: str) -> None:
-        """Once is enough: it is a count."""
+        """Count once, which is enough."""
         if self._ratios or shutil.which("strace") is None:
             return
         with tempfile.NamedTemporaryFile("r", dir=folder) as trace:
@@ -173,9 +173,9 @@ class Memory:
 
 
 class Imports:
-    """The cost of importing over a bare interpreter; everything is compiled before, as when installed."""
+    """The cost of importing above a bare interpreter; everything is compiled beforehand, as after an installation."""
 
-    # With its types: `import holdfast` alone loads nothing before something is asked for.
+    # With its types: `import holdfast` alone loads nothing until a name is used.
     _CODES = (
         "pass",
         "import msgspec, orjson",
@@ -188,7 +188,7 @@ class Imports:
         self._spent: list[tuple[float, ...]] = []
 
     def measure(self, folder: str) -> None:
-        """Run one round: all of them in turn, again and again."""
+        """Run one round: all of them repeatedly, in turn."""
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": os.path.join(folder, "compiled")}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for code in self._CODES:
@@ -236,7 +236,7 @@ def _fill(store: str, count: int, *, snapshot: bool) -> None:
 
 
 def on_copy(job: str, store: str) -> Any:
-    """Run a job on a copy: a process that ends without closing must leave nothing to the next one."""
+    """Run a job on a copy, so that a process that ends without closing does not affect the next one."""
     with tempfile.TemporaryDirectory(dir=os.path.dirname(store)) as folder:
         copy = os.path.join(folder, "store")
         shutil.copytree(store, copy)

@@ -1,4 +1,4 @@
-"""The figures of every section as they were measured last: ``bench/results.json``.
+"""The latest figures of every section: ``bench/results.json``.
 
 Each section is kept by itself, so that one can be measured again alone, and one that fails takes
 nothing from the others.
@@ -23,7 +23,7 @@ PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "results.json")
 
 
 class Section(msgspec.Struct, omit_defaults=True):
-    """The result of one section: its lines, or why it has none."""
+    """The result of one section: its lines, or the reason why it has none."""
 
     rounds: int
     seconds: float
@@ -39,19 +39,19 @@ def machine() -> str:
 
 
 def section(lines: Sequence[Line], rounds: int, seconds: float, failed: str = "") -> Section:
-    """Return a section that was measured here and now."""
+    """Return a section that was just measured."""
     return Section(rounds, round(seconds, 1), machine(), list(lines), failed)
 
 
 def kept(path: str = PATH) -> dict[str, Section]:
-    """Return every section by its name; none if nothing was measured yet."""
+    """Return every section by its name; empty if nothing was measured yet."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         return msgspec.json.decode(file.read(), type=dict[str, Section])
     return {}
 
 
 def keep(found: Mapping[str, Section], path: str = PATH) -> dict[str, Section]:
-    """Put these sections in the place of what they were; all of them as they are now."""
+    """Replace these sections, and return all of them."""
     known = kept(path) | found
     beside = f"{path}.new"
     with open(beside, "wb") as file:

@@ -1,4 +1,4 @@
-"""How soon an event of a burst can be found."""
+"""The delay until an event of a burst can be found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Lag"]
 
 
 class Lag:
-    """Milliseconds from recording a word to a search that finds it, while others are recorded.
+    """Milliseconds from recording a word to a search that finds it, while other events are recorded.
 
     A session is written at full speed by a thread of its own; the word is recorded into it by the
     same thread, and looked for again and again until it is found.
@@ -61,7 +61,7 @@ class Lag:
 
 
 class _Burst(threading.Thread):
-    """Records, with hardly a pause, until it is ended."""
+    """Records, almost without pause, until it is stopped."""
 
     def __init__(self, session: Any, burst: int, pause_s: float) -> None:
         super().__init__(daemon=True)
@@ -86,7 +86,7 @@ class _Burst(threading.Thread):
             time.sleep(self._pause_s)
 
     def say(self, word: str) -> float:
-        """Have a word recorded; when that was."""
+        """Have a word recorded, and return the time."""
         self._said.clear()
         self._word = word
         self._said.wait(30)

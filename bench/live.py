@@ -20,7 +20,7 @@ _LONG = 10_000
 
 
 class Append:
-    """One event through the public surface, default settings; the floor before, between, after."""
+    """One event through the public API with default settings; the floor before, between, after."""
 
     def __init__(self, *, quick: bool) -> None:
         self._count = 800 if quick else 4_000
@@ -56,12 +56,12 @@ class Append:
 
 
 def _appended(session: Any, count: int) -> list[int]:
-    """Nanoseconds of each of ``count`` appends."""
+    """Return the nanoseconds of each of ``count`` appends."""
     clock = time.perf_counter_ns
     spent = []
     call: Any = None
     for index in range(count):
-        # Which method it is, is the bench's to find out, and outside as the floor's struct is.
+        # Looking up the method is the bench's work, and not measured, just as making the floor's struct.
         verb, given = verb_of(session, step(index), call)
         begin = clock()
         call = verb(*given)
@@ -95,7 +95,7 @@ def _appended_in_loop(session: Any, count: int) -> list[int]:
 
 
 class Flush:
-    """Append and flush against write and fdatasync, in turn, so that both see the same disk."""
+    """Append and flush against write and fdatasync, in turn, under the same conditions of the disk."""
 
     def __init__(self, *, quick: bool) -> None:
         self._count = 40 if quick else 200
@@ -150,7 +150,7 @@ class Growth:
         self._messages: list[dict[int, float]] = []
 
     def prepare(self, folder: str) -> None:
-        """Create the long sessions, which a few hundred more events in each round hardly lengthen."""
+        """Create the long sessions, to which a few hundred more events in each round make no difference."""
         self._store = os.path.join(folder, "growth")
         with self._open() as hf:
             for size in self._sizes:
@@ -160,7 +160,7 @@ class Growth:
             hf.list(1)  # the catalogue catches up
 
     def measure(self, folder: str) -> None:
-        """Run one round: short sessions anew, long ones as they are."""
+        """Run one round: with new short sessions, and the same long ones."""
         append: dict[int, float] = {}
         messages: dict[int, float] = {}
         with self._open() as hf:

@@ -1,4 +1,4 @@
-"""Many at once: 64 sessions of one event loop, and 8 processes with a session each."""
+"""Concurrency: 64 sessions in one event loop, and 8 processes with a session each."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Processes:
         self._started = [_Worker(folder, number) for number in range(self.PROCESSES)]
 
     def finish(self) -> None:
-        """End them."""
+        """Stop them."""
         for worker in self._started:
             worker.end()
 
@@ -152,7 +152,7 @@ class Processes:
 
 
 class _Worker:
-    """One of the processes, seen from outside."""
+    """One of the processes, as seen by its parent."""
 
     def __init__(self, folder: str, number: int) -> None:
         self._process = subprocess.Popen(
@@ -177,7 +177,7 @@ class _Worker:
 
 
 def _work(folder: str, number: int) -> None:
-    """Run one of the processes: a line of input names the work, and it answers when it is done."""
+    """Run one of the processes: each line of input is a task, which it answers when done."""
     steps = [step(index) for index in range(400)]
     descriptor = open_plain(folder)
     disk = SlowDisk(0.0)

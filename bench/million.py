@@ -91,7 +91,7 @@ JOBS: dict[str, Callable[[holdfast.Holdfast], object]] = {
 
 
 _SHORT = tuple(JOBS)[:2]
-"""The jobs that take no longer than loading their code, which is done before."""
+"""The jobs that take no longer than loading their code, which is loaded beforehand."""
 
 
 def _warm_up(store: str) -> None:
@@ -104,7 +104,7 @@ def _warm_up(store: str) -> None:
 
 
 def _measured(store: str, job: str) -> tuple[float, int]:
-    """Seconds of processor time, and the most memory in bytes."""
+    """Return the seconds of processor time, and the highest memory in bytes."""
     if job in _SHORT:
         _warm_up(f"{store}-warm")
     with _open(store) as hf:
@@ -116,7 +116,7 @@ def _measured(store: str, job: str) -> tuple[float, int]:
 
 
 def main() -> None:
-    """Measure and print; ``--job`` is for the processes that do it."""
+    """Measure and print; ``--job`` is for the measuring processes."""
     parser = argparse.ArgumentParser(prog="bench.million", description="One very long session.")
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--large", action="store_true", help="events of 1.5 KB instead of 200 bytes")
@@ -134,7 +134,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         store = os.path.abspath(chosen.store or os.path.join(folder, "store"))
         if not os.path.exists(log_path(store)):
-            # In a process of its own too: one that is started has the highest memory of its parent.
+            # In a separate process, because a child process inherits the highest memory of its parent.
             command = [sys.executable, "-m", "bench.million", "--store", store, "--job", "make"]
             command += ["--events", str(chosen.events), *(["--large"] if chosen.large else [])]
             subprocess.run(command, cwd=ROOT, check=True)

@@ -1,4 +1,4 @@
-"""The model behind docs/explanation/scale.md: measured figures and assumptions in, a plan out.
+"""The model behind docs/explanation/scale.md: a plan from measured figures and assumptions.
 
 Everything here is arithmetic and a seeded simulation: the same figures give the same tables.
 """
@@ -20,27 +20,27 @@ _TURN_EVENTS = 4
 
 
 class Assumptions(msgspec.Struct, frozen=True):
-    """Values that nobody measured: the load, the machines, the prices. Change them to your own."""
+    """Assumptions: the load, the machines, the prices. Change them to your own."""
 
     users: int = 10_000_000
     events_per_day: int = 1_000_000_000
     events_per_session: int = 50
     session_minutes: int = 15
     peak: float = 3.0
-    """The busiest minutes against the mean of a day."""
+    """The load of the busiest minutes, relative to the mean of a day."""
     busy: float = 0.5
-    """The planned share of a processor."""
+    """The planned utilisation of a processor."""
     hot_days: int = 30
     cold_days: int = 335
     copies: int = 2
-    """Of a database: itself and a standby."""
+    """The number of machines of a database: itself and a standby."""
     sessions_per_process: int = 500
-    """Open at once in one process of the application."""
+    """The number of sessions open at once in one application process."""
     cores_per_database: int = 32
     tb_per_database: float = 8.0
     gb_per_partition: float = 64.0
     connections: int = 5
-    """Of one process: the default of four, and one that listens."""
+    """The connections of one process: the default of four, and one that listens."""
     usd_core_hour: float = 0.045
     usd_disk_gb_month: float = 0.10
     usd_object_gb_month: float = 0.023
@@ -72,7 +72,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, cost: dict[str, dict[str, float]], counts: dict[str, int], **rest: float) -> Measured:
-        """Derive them from the costs of single events, of events together, of sessions and of renewals."""
+        """Derive the figures from the costs of single events, batched events, sessions and renewals."""
         fits = {}
         for side in ("app", "db"):
             rows = [(cost[how]["commits"], counts[how], cost[how][side]) for how in ("alone", "together")]
@@ -97,7 +97,7 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def _fit(alone: tuple[float, int, float], together: tuple[float, int, float]) -> tuple[float, float]:
-    """Cost of a batch and of an event in it, from two mixtures of both; neither is below 0."""
+    """Return the cost of a batch and of an event in it, from two mixtures of both; neither is below 0."""
     (batches, events, cost), (batches2, events2, cost2) = alone, together
     determinant = batches * events2 - batches2 * events
     if determinant <= 0:
@@ -137,7 +137,7 @@ class Plan:
         )
 
     def _app_cores(self) -> float:
-        """Return the cores of the applications; a turn is a batch in the worst case: a process shares nothing."""
+        """Return the cores of the applications, in the worst case that each turn is a batch of its own."""
         one = self.measured
         used = self.peak_s * (one.app_event_us + one.app_index_us + one.app_batch_us / _TURN_EVENTS)
         return (used + self.sessions_peak_s * one.app_session_us) / 1e6 / self.assumed.busy
@@ -165,7 +165,7 @@ class Plan:
 
 
 class Played(NamedTuple):
-    """The work of one database in the simulation."""
+    """One database in the simulation."""
 
     load: float
     events_s: float
@@ -185,7 +185,7 @@ def simulate(
     commit_ms: float | None = None,
     seconds: float = 10.0,
 ) -> Played:
-    """Simulate one of the databases and its processes at ``load`` times the peak, the same at every run.
+    """Simulate one of the databases and its processes at ``load`` times the peak, deterministically.
 
     Turns come at random. A process sends one batch at a time: all that came meanwhile. The database
     has so many cores, and a commit waits for its disk: together with others, or, as ``serial``
@@ -271,7 +271,7 @@ class _Play:
 
 
 def rows_of(plan: Plan) -> list[tuple[str, Any]]:
-    """Return the plan for people."""
+    """Return the plan as text."""
     return [
         ("events per second, mean", f"{plan.mean_s:,.0f}"),
         ("events per second, peak", f"{plan.peak_s:,.0f}"),

@@ -41,7 +41,7 @@ _STORES = ("files", "sqlite", "postgres")
 
 
 def _make(url: str, count: int) -> dict[str, Any]:
-    """Make the sessions; the time and the processor time of an early one and of a late one, as medians.
+    """Create the sessions; return the median time and processor time of an early one and of a late one.
 
     What is done in the background now and then is in the sums, and hardly in the medians.
     """
@@ -70,7 +70,7 @@ def _searched(hf: holdfast.Holdfast) -> object:
 
 
 _QUICK: dict[str, Callable[[holdfast.Holdfast], object]] = {"list": _listed, "list after": _listed, "search": _searched}
-"""Asked again and again by a program that has the store open; the median."""
+"""Repeated by a program that has the store open; the median counts."""
 _AFTER = "list after"  # each one just after another session was made
 _VERBS = {
     "first list": ["list"],
@@ -80,7 +80,7 @@ _VERBS = {
     "reindex": ["reindex"],
     "copy": ["copy", "--to"],
 }
-"""Done once by the command."""
+"""Run once as a command."""
 
 
 def _asked(url: str, job: str) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _place(kind: str) -> Iterator[Callable[[str], str]]:
 
 
 def _measure(kind: str, sessions: int, skipped: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the figures so far, after each of them: an interrupted run still has results."""
+    """Yield the figures so far after each measurement, so that an interrupted run has results."""
     found: dict[str, Any] = {}
     with _place(kind) as address, tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         for count in (_FEW, sessions):
@@ -166,7 +166,7 @@ def _works(url: str, count: int, folder: str, skipped: list[str]) -> Iterator[tu
 
 
 def table(figures: dict[str, Any]) -> str:
-    """Return the figures as Markdown; the same for the same figures."""
+    """Return the figures as Markdown."""
     head = ["| | " + " | ".join(figures) + " |", "|---|" + "--:|" * len(figures)]
     few = str(_FEW)
     lines = []
@@ -218,13 +218,13 @@ def _seconds(value: float) -> str:
 
 
 def page_with(page: str, figures: str) -> str:
-    """Return the page with other figures between its two marks."""
+    """Return the page with new figures between its two marks."""
     before, _, rest = page.partition(BEGIN)
     return f"{before}{BEGIN}\n\n{figures}\n\n{END}{rest.partition(END)[2]}"
 
 
 def main() -> None:
-    """Measure and print; ``--job`` is for the processes that do it."""
+    """Measure and print; ``--job`` is for the measuring processes."""
     parser = argparse.ArgumentParser(prog="bench.multitude", description="Very many sessions.")
     parser.add_argument("--sessions", type=int, default=100_000)
     parser.add_argument("--on", nargs="+", choices=_STORES, default=_STORES)

@@ -38,7 +38,7 @@ _COUNTED = 10
 
 
 class Databases:
-    """A server, and a fresh database of it for each who asks; or why there is none."""
+    """A server that provides fresh databases; or the reason why there is none."""
 
     def __init__(self) -> None:
         self.missing = missing()
@@ -64,7 +64,7 @@ class Databases:
         return int(row[0]), int(row[1])
 
     def stop(self) -> None:
-        """End the server, if there is one."""
+        """Stop the server, if there is one."""
         if self._server is not None:
             self._server.stop()
 
@@ -163,7 +163,7 @@ def _place(kind: str, folder: str, name: str, databases: Databases) -> str:
 
 
 def _syncs(folder: str, python: str, task: dict[str, Any], *module: str) -> list[float]:
-    """Syncs for each step, of each part between two marks, as the system sees them."""
+    """Return the syncs for each step, for each part between two marks, as counted by strace."""
     if shutil.which("strace") is None:
         return []
     trace = os.path.join(folder, "trace")
@@ -182,7 +182,7 @@ def _syncs(folder: str, python: str, task: dict[str, Any], *module: str) -> list
 
 
 def _server_syncs(databases: Databases, rival: Rival, task: dict[str, Any]) -> list[float]:
-    """Return the same for a server, which reports it; its processes report at their end."""
+    """Return the same for a server, whose processes report it at their end."""
     before = databases.counts()
     try:
         answer = rival.ask(task, _PATIENCE_S)
@@ -194,7 +194,7 @@ def _server_syncs(databases: Databases, rival: Rival, task: dict[str, Any]) -> l
 
 
 def main() -> int:
-    """Measure what is asked for, keep it, write the table; 1 if something failed."""
+    """Measure the chosen cases, store the figures, write the table; return 1 if something failed."""
     known = {f"stores/{name}" for name in STORES} | {f"adapters/{name}" for name in CASES}
     parser = argparse.ArgumentParser(prog="bench.peers", description=__doc__)
     parser.add_argument("--only", nargs="+", help="names, or beginnings of names, of --list")
@@ -239,7 +239,7 @@ def _measure(wanted: list[str]) -> None:
 
 
 def _keep(name: str, row: dict[str, Any]) -> None:
-    """Put a row in the place of what it was."""
+    """Replace a row."""
     kept: dict[str, Any] = {}
     with contextlib.suppress(FileNotFoundError), open(KEPT, encoding="utf-8") as file:
         kept = json.load(file)

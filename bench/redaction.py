@@ -1,4 +1,4 @@
-"""The cost of looking for secrets: in ordinary code and prose, in tool output, and per append."""
+"""The cost of scanning for secrets: in ordinary code and prose, in tool output, and per append."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Redaction:
         self._words.append(self._append(f"{folder}/words", "mark", _WORDS))
 
     def lines(self) -> list[Line]:
-        """Milliseconds as they are: they are the mark."""
+        """Return the milliseconds themselves, as the mark is absolute."""
         found = [line_of(f"ms to look through a MiB: {name}", spent, self.MARK) for name, spent in self._spent.items()]
         ratios = [ours / floor for ours, floor in zip(self._redacted, self._plain, strict=True)]
         ours, floor = micros(median(self._redacted)), micros(median(self._plain))

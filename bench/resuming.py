@@ -1,4 +1,4 @@
-"""Going on with a long session: open it and show its last 50 turns, in a fresh process."""
+"""Resuming a long session: open it and show its last 50 turns, in a fresh process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Resume:
         self._read: dict[int, list[float]] = {size: [] for size in self._sizes}
 
     def prepare(self, folder: str) -> None:
-        """Both sessions, as they are when a program closed them."""
+        """Create both sessions, as a program leaves them when it closes them."""
         self._folder = folder
         limits = holdfast.Limits(session_bytes_max=1 << 40)
         for size in self._sizes:

@@ -196,7 +196,7 @@ def _archive_ratio() -> float:
 
 
 def tables(measured: Measured, assumed: Assumptions) -> str:
-    """Return the figures as Markdown; the same for the same figures."""
+    """Return the figures as Markdown."""
     plan = Plan(measured, assumed)
     parts = [
         _table(("measured on one machine", ""), _measured_rows(measured)),
@@ -288,7 +288,7 @@ def _table(head: tuple[str, ...], rows: list[Any]) -> str:
 
 
 def page_with(page: str, figures: str) -> str:
-    """Return the page with other figures between its two marks."""
+    """Return the page with new figures between its two marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}"

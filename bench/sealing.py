@@ -1,4 +1,4 @@
-"""The cost of sealing: appends and loads of a sealed session against the same in the clear."""
+"""The cost of sealing: appends and loads of a sealed session against those of a plain one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _QUIET = {"autosave_ms": 0, "snapshot_ms": 0}
 
 
 class Sealing:
-    """Both kinds of session in one process, in turn, so that they see the same machine."""
+    """Both kinds of session in one process, in turn, under the same load of the machine."""
 
     ROUNDS = 3
     APPEND_MARK = 2.0

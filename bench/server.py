@@ -1,4 +1,4 @@
-"""A PostgreSQL server for a while: started by the bench, on loopback, and gone with its data."""
+"""A temporary PostgreSQL server on loopback, removed with its data at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _START_S = 60
 
 
 def missing() -> str | None:
-    """Why there can be no server here; None if there can."""
+    """Return the reason why no server can be started here; None if one can."""
     try:
         import asyncpg  # noqa: F401 - only whether it is there
     except ImportError:
@@ -38,7 +38,7 @@ def _binaries() -> str | None:
 
 
 def end_on_request() -> None:
-    """Have SIGTERM end the program as a key press does, so that no server is left behind."""
+    """Make SIGTERM end the program like Ctrl-C, so that no server is left running."""
 
     def stop(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -47,7 +47,7 @@ def end_on_request() -> None:
 
 
 class Server:
-    """A server with the settings of an installation: a commit is on disk when it returns."""
+    """A server with default durability: a commit is on disk when it returns."""
 
     def __init__(self) -> None:
         self._binaries = _binaries() or ""
@@ -55,7 +55,7 @@ class Server:
         self._folder = tempfile.mkdtemp(prefix="postgres-", dir=SCRATCH)
         self._account: dict[str, Any] = {}
         if os.geteuid() == 0:
-            # initdb refuses root: then the server runs as the user that owns nothing.
+            # initdb refuses to run as root: then the server runs as an unprivileged user.
             nobody = pwd.getpwnam("nobody")
             os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
             ids = {"user": nobody.pw_uid, "group": nobody.pw_gid}
@@ -67,7 +67,7 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Make the data and start. Raises CalledProcessError or TimeoutError."""
+        """Create the data directory and start. Raises CalledProcessError or TimeoutError."""
         data = os.path.join(self._folder, "data")
         options = ["--auth=trust", "--username=holdfast", "--encoding=UTF8", "--locale=C"]
         self._run("initdb", "--pgdata", data, *options)
@@ -91,7 +91,7 @@ class Server:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """End it, and remove its data."""
+        """Stop it, and remove its data."""
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):

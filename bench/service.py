@@ -1,4 +1,4 @@
-"""The service under load: requests per second, and what a kill -9 in the middle takes away.
+"""The service under load: requests per second, and the events lost by a kill -9.
 
 200 WebSocket sessions append while 50 readers follow; the server is killed and started again. Every
 client comes back with the id of its session and sends again what was not acknowledged. Then each
@@ -93,7 +93,7 @@ class Service:
 
 
 class _Server:
-    """A server as people start it, on the same port each time."""
+    """A server as users start it, on the same port each time."""
 
     def __init__(self, store: str, port: int = 0) -> None:
         self._store = store
@@ -166,7 +166,7 @@ class _Load:
             self.missed += wanted != self._heard.get(number)
 
     def judge(self) -> tuple[int, int]:
-        """Return how many acknowledged events are missing, and how many are there twice."""
+        """Return the numbers of acknowledged events that are missing and that are there twice."""
         import holdfast
 
         lost = doubled = 0
@@ -266,7 +266,7 @@ def _post(port: int, token: str, path: str, body: Any) -> None:
 
 
 async def _hammer(port: int, paths: list[str], token: str, count: int) -> float:
-    """Requests per second of clients that each ask again as soon as they are answered."""
+    """Return the requests per second of clients that each send the next request when they get a response."""
     body = json.dumps(_EVENT).encode()
     left = [count]
 

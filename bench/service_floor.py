@@ -1,4 +1,4 @@
-"""The least that a service must do: a bare handler that appends what it gets to one file.
+"""The minimum for a service: a bare handler that appends each request to one file.
 
 ``python bench/service_floor.py FILE append|sync`` serves on a free port, and prints it.
 """

@@ -1,4 +1,4 @@
-"""The cost of a durable step against an append and a flush, and how soon a new process skips known ones."""
+"""The cost of a durable step against an append and a flush, and the time in which a new process skips known steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def result(number: int) -> dict[str, int]:
 
 
 class Steps:
-    """On each store: pairs that alternate, then a loop of known steps in a process of its own."""
+    """On each store: alternating pairs, then a loop of known steps in a separate process."""
 
     def __init__(self, *, quick: bool) -> None:
         self._pairs = 60 if quick else 300
@@ -42,7 +42,7 @@ class Steps:
         self._passed: dict[str, list[float]] = {}
 
     def prepare(self, folder: str) -> None:
-        """Sessions with as many known steps, which are not synced one by one: that is not what is measured."""
+        """Create sessions with many known steps, without a sync for each, since that is not measured."""
         self._made = {"files": os.path.join(folder, "steps"), "sqlite": f"sqlite:///{folder}/steps.db"}
         if server.missing() is None:
             self._server = server.Server()

@@ -42,7 +42,7 @@ class SQLite:
         self._rival: list[Any] = []
 
     def measure(self, folder: str) -> None:
-        """Run one round, including the rival, since the speed of disks varies; count once."""
+        """Run one round, including the rival, since the speed of disks varies; count syncs once."""
         task = {"texts": [_TEXT] * self._flushes, "sessions": SESSIONS, "each": self._each}
         self._rival.append(rivals.ask("openai_agents", folder, task))
         with (
@@ -127,14 +127,14 @@ def _insert(connection: sqlite3.Connection) -> None:
 
 
 def _count_syncs(folder: str, how: str) -> float:
-    """Syncs for each append, as the system sees them: of appends and flushes, not of opening."""
+    """Return the syncs for each append, counted by strace, without those of opening."""
     with tempfile.NamedTemporaryFile("r", dir=folder) as trace:
         calls = "trace=fsync,fdatasync,sync_file_range,sync,msync,getppid"
-        # Only these calls are held up: a process that stops at every one is another process.
+        # Only these calls are traced: tracing every call would change the behaviour of the process.
         strace = ("strace", "-f", "--seccomp-bpf", "-qq", "-o", trace.name, "-e", calls)
         store = f"sqlite:///{folder}/syncs-{how}.db"
         count = ask("flush_many", store, str(SESSIONS), str(_COUNTED), how, prefix=strace)
-        # Calls of several threads are told in two lines: only the beginnings are counted.
+        # Interleaved calls of threads are printed on two lines: only the beginnings are counted.
         inside = trace.read().split("getppid(")[1]
     return inside.count("sync(") / count
 
@@ -173,7 +173,7 @@ class Postgres:
         """Run one round, in a separate schema, including the rival."""
         if self._server is None:
             return
-        # A thread of 1,000 messages takes it long enough that a few more of them say all.
+        # A thread of 1,000 messages is so slow that a few more messages are enough.
         before, texts = [_TEXT] * self._before, [_TEXT] * 20
         task = {"url": self._server.url, "before": before, "texts": texts}
         self._rival.append(rivals.ask("langgraph", folder, task))
@@ -245,7 +245,7 @@ _ROW = "INSERT INTO bare VALUES ($1, $2, $3)"
 
 
 async def _bare_rate(url: str, each: int, connections: int) -> float:
-    """Rows per second, each committed by itself, on so many connections at once."""
+    """Return the rows per second, each committed separately, on a number of connections at once."""
     import asyncpg
 
     opened = [await asyncpg.connect(url) for _ in range(connections)]
@@ -310,8 +310,8 @@ def _growth(hf: Any, sizes: tuple[int, ...], *, flush: bool) -> dict[int, float]
 
 
 def many_rate(hf: Any, each: int, *, flush: bool) -> float:
-    """Return the events per second of many sessions in one event loop, all stored in the end."""
-    # No text twice in a session: what is stored together must not be smaller than it really is.
+    """Return the events per second of many sessions in one event loop, until all are stored."""
+    # No text twice in a session: compression must not make the stored data unrealistically small.
     texts = [step(number * 4 + 1).text for number in range(each)]
 
     async def talk(session: Any) -> None:

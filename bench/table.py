@@ -1,4 +1,4 @@
-"""The results for people: on the terminal, in RESULTS.md, and on the page about performance."""
+"""The presentation of the results: on the terminal, in RESULTS.md, and on the page about performance."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _HEAD = """\
 
 Written by `make bench`; do not edit. {machine}; {rounds}.
 
-Each figure is a ratio to the least that any store must do on the same machine, named in parentheses
-and measured before, between and after ours in the same run. The ratio is the median of the rounds,
-with the lowest and the highest round beside it; times are medians and only say where it comes
-from. In place of a floor some lines name a limit, both ends of an exponent, or another tool at the
-same work. Workload: user 200 B, assistant 1 KB, tool call 300 B, tool result 4 KB in turn, 1.56 KB
-per plain line on average; see `bench/workload.py`. The figures of each section are kept in
+Each figure is a ratio to a floor: the minimum of work that any store must do on the same machine. The
+floor is named in parentheses and measured before, between and after ours in the same run. The ratio
+is the median of the rounds, with the lowest and the highest round beside it; times are medians, for
+information. Some lines have a limit, both ends of an exponent, or another tool with the same work in
+place of a floor. Workload: user 200 B, assistant 1 KB, tool call 300 B, tool result 4 KB in turn,
+1.56 KB per plain line on average; see `bench/workload.py`. The figures of each section are stored in
 `bench/results.json`; `python -m bench --only NAME` measures one of them again.
 
-## What is promised
+## Targets
 
 """
 _PICTURES = """
@@ -56,7 +56,7 @@ def show(lines: Sequence[Line]) -> str:
 
 
 def write(sections: Mapping[str, Section]) -> None:
-    """Put the table into RESULTS.md, the promises onto the page, and draw the charts."""
+    """Write the table into RESULTS.md and the targets onto the page, and draw the charts."""
     with open(PATH, "w", encoding="utf-8") as file:
         file.write(whole(sections))
     with open(PAGE, encoding="utf-8") as file:
@@ -67,7 +67,7 @@ def write(sections: Mapping[str, Section]) -> None:
 
 
 def page_with(page: str, figures: str) -> str:
-    """Return the page with other figures between its two marks."""
+    """Return the page with new figures between its two marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}"
@@ -84,16 +84,16 @@ def whole(sections: Mapping[str, Section]) -> str:
 
 
 def promises(sections: Mapping[str, Section]) -> str:
-    """Return each promise with its figure, and the cause of each that is missed."""
+    """Return each target with its figure, and the cause for each that is missed."""
     found = {line.goal: line for one in sections.values() for line in one.lines if line.goal}
     rows = [_promise(goal, found.get(name)) for name, goal in GOALS.items()]
-    head = "| promise | mark | figure | rounds | | ours | floor |\n|---|--:|--:|---|---|--:|--:|\n"
+    head = "| target | mark | figure | rounds | | ours | floor |\n|---|--:|--:|---|---|--:|--:|\n"
     missed = [name for name, line in found.items() if line.met is False]
     gaps = "".join(f"- **{GOALS[name].what}**: {CAUSES[name]}\n" for name in missed if name in CAUSES)
     table = head + "\n".join(rows)
     if not gaps:
         return table
-    return f"{table}\n\nWhat is missed, and why:\n\n{gaps.rstrip()}"
+    return f"{table}\n\nMissed targets and their causes:\n\n{gaps.rstrip()}"
 
 
 def _promise(goal: Goal, line: Line | None) -> str:

@@ -1,4 +1,4 @@
-"""The terminal app: how soon its list is there, and how soon a key shows."""
+"""The terminal app: the time until its list is shown, and until a key takes effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OURS = "import sys; from bench.child import app_painted; app_painted(sys.argv[1
 
 
 class Painted:
-    """A process that shows the first rows against one that loads the toolkit and asks for them."""
+    """A process that shows the first rows against one that loads the toolkit and queries them."""
 
     ROUNDS = 3
     MARK = 1.5
@@ -36,7 +36,7 @@ class Painted:
         self._floor: list[float] = []
 
     def prepare(self, folder: str) -> None:
-        """Create a store with so many sessions; run each program once, so that it is compiled."""
+        """Create a store with the given number of sessions; run each program once, so that it is compiled."""
         self._store = shared_crowd(folder, self._count)
         for code in (_FLOOR, _OURS):
             _started(code, self._store)
@@ -64,7 +64,7 @@ class Painted:
 
 
 class Pressed:
-    """From a key in the list to the screen that shows it, against 50 ms."""
+    """The time from a key in the list to the screen that shows it, against 50 ms."""
 
     ROUNDS = 2
     MARK = 1.0
@@ -77,7 +77,7 @@ class Pressed:
         self._spent: list[float] = []
 
     def prepare(self, folder: str) -> None:
-        """Create a store with so many sessions."""
+        """Create a store with the given number of sessions."""
         self._store = shared_crowd(folder, self._count)
 
     def measure(self, folder: str) -> None:

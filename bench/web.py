@@ -1,4 +1,4 @@
-"""The web app: what its pages cost at many sessions, beside what they ask the library."""
+"""The web app: the cost of its pages with many sessions, compared with their queries of the library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOST = "127.0.0.1:8000"
 
 
 class Pages:
-    """Pages of the web app, asked for in its own process, against the bare question."""
+    """Pages of the web app, requested in its own process, against the bare query."""
 
     ROUNDS = 3
     PAGES: ClassVar = {
@@ -35,7 +35,7 @@ class Pages:
         self._bare: dict[str, list[float]] = {name: [] for name in self.PAGES}
 
     def prepare(self, folder: str) -> None:
-        """Create a store with so many sessions."""
+        """Create a store with the given number of sessions."""
         self._store = shared_crowd(folder, self._count)
 
     def measure(self, folder: str) -> None:
@@ -93,7 +93,7 @@ async def _measured(hf: Any, calls: int) -> dict[str, tuple[float, float]]:
 
 
 async def _status(app: Any, url: str, cookie: str) -> int:
-    """Ask the app for a page, and read all of it."""
+    """Request a page from the app, and read all of it."""
     path, _, query = url.partition("?")
     scope = {
         "type": "http",

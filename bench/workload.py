@@ -12,7 +12,7 @@ __all__ = ["SIZES", "TIMESTAMP", "Step", "plain_bytes", "record", "step", "typed
 
 TIMESTAMP = 1_701_234_568_456
 SIZES = {"user": 200, "assistant": 1_024, "tool_call": 300, "tool_result": 4_096}
-"""Bytes of text in each event; as a line it has 1.5 KB on average."""
+"""The bytes of text in each event; an event's line has 1.5 KB on average."""
 
 _TYPES = tuple(SIZES)
 _TEXT_CHARS = 1 << 18
@@ -20,7 +20,7 @@ _STRIDE = 7_919  # a prime, so that the texts of a run differ
 
 
 class Step(NamedTuple):
-    """One event of the workload: its type and the text or value that is its own."""
+    """One event of the workload: its type, and its text or value."""
 
     type: str
     text: str
@@ -94,7 +94,7 @@ _text = _words()
 
 
 def step(index: int) -> Step:
-    """Event number ``index`` of the workload."""
+    """Return event number ``index`` of the workload."""
     type = _TYPES[index % len(_TYPES)]
     size = SIZES[type]
     start = index * _STRIDE % (_TEXT_CHARS - size)
@@ -102,7 +102,7 @@ def step(index: int) -> Step:
 
 
 def verb_of(session: Any, event: Step, call: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return the method of the public surface that records a step, and its arguments.
+    """Return the public method that records a step, and its arguments.
 
     ``call`` is what the last tool call gave.
     """
@@ -117,13 +117,13 @@ def verb_of(session: Any, event: Step, call: Any) -> tuple[Callable[..., Any], t
 
 
 def record(session: Any, event: Step, call: Any = None) -> Any:
-    """Record a step through the public surface; what the method gave."""
+    """Record a step through the public API, and return the method's result."""
     verb, given = verb_of(session, event, call)
     return verb(*given)
 
 
 def typed_event(event: Step) -> Any:
-    """Return the same step as a typed struct, which is what the floor encodes."""
+    """Return the same step as a typed struct, which the floor encodes."""
     type, text, call = event
     if type == "user":
         return UserLine(TIMESTAMP, Said("user", text))

@@ -26,12 +26,13 @@ _PROGRAMS = {
 }
 _SECONDS_MAX = 120
 _HEAD = """\
-# A call that is approved elsewhere, and killed
+# A call that is approved in another process, then killed
 
-Written by `make bench-approval`; do not edit. One program in each framework, as its documentation shows it, in
-`bench/approval/programs`: a tool that pays asks for approval, and the process ends; a second process approves it and
-is killed with `kill -9` in the tool, right after it has paid; a third one goes on. *Lines* are those of the program,
-without imports, blank lines, docstrings, and the script in the place of a model. *Effects* are all payments made.
+Written by `make bench-approval`; do not edit. The same program in each framework, written as its documentation
+shows, in `bench/approval/programs`: a tool that makes a payment asks for approval, and the process ends; a second
+process approves it and is killed with `kill -9` inside the tool, just after the payment; a third process continues.
+*Lines* are those of the program, without imports, blank lines, docstrings, and the script that replaces the model.
+*Effects* is the number of payments made.
 
 """
 
@@ -46,7 +47,7 @@ class Outcome(NamedTuple):
 
 
 def main() -> int:
-    """Run them, print and write the table; 1 if ours paid twice or did not tell."""
+    """Run them, print and write the table; return 1 if ours paid twice or did not report the unknown outcome."""
     parser = argparse.ArgumentParser(prog="bench.approval", description="One approval, killed on the way.")
     parser.add_argument("--only", nargs="+", choices=_PROGRAMS, default=list(_PROGRAMS))
     parser.add_argument("--python", default=_PEERS, help="where the other frameworks are installed")
@@ -68,7 +69,7 @@ def main() -> int:
 
 
 def run(name: str, python: str) -> Outcome:
-    """Ask, approve and be killed, go on: each in a process of its own."""
+    """Ask, approve and be killed, continue: each in a separate process."""
     os.makedirs(SCRATCH, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="approval-", dir=SCRATCH, ignore_cleanup_errors=True) as store:
         _phase(name, python, store, "ask", 0)
@@ -94,7 +95,7 @@ def _phase(name: str, python: str, store: str, what: str, code: int) -> str:
 
 
 def count_lines(name: str) -> int:
-    """Return the number of lines that somebody has to write for a program."""
+    """Return the number of lines that a user has to write for a program."""
     with open(os.path.join(ROOT, "bench", "approval", "programs", f"{name}.py"), encoding="utf-8") as file:
         program = file.read().partition("# The program\n")[2]
     lines = (line.strip() for line in program.splitlines())

@@ -1,4 +1,4 @@
-"""Broken histories, and what each framework's repair function makes of them.
+"""Broken histories, and the results of each framework's repair function.
 
 ``python -m bench.recovery`` writes RECOVERY.md. A history here is a flat list of items, so that all
 forms can be compared: ``{"role": "user", "text"}``, ``{"role": "assistant", "text", "calls":

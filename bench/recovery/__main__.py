@@ -30,14 +30,15 @@ _HEAD = """\
 Written by `make bench-recovery`; do not edit. {count:,} generated histories (seed in
 `bench/recovery/histories.py`): 2 to 5 turns of 1 to 3 parallel calls with 1 to 3 faults (a message
 deleted, doubled or swapped, head or tail cut, a result with a wrong id, an id used twice, a user's
-message in between, a late result), then a new prompt. {broken:,} of them break the strict rule.
+message in between, a late result), followed by a new prompt. {broken:,} of them break the strict rule.
 
-*Strict*: each assistant turn with calls is followed at once by exactly one result per call, and no
-result stands anywhere else (Anthropic, Bedrock). *Pairing*: every call has a later result, every
-result an earlier call. *Lost*: calls whose result was in the history and is not told any more. The
-judge is `bench/recovery/checker.py`; it shares no code with any of the functions. They are run
-alone, in their own form of messages; adapters behind them may mend a little more. The columns count
-what is left invalid, changes when repaired again, begins with another role, and raised an error.
+*Strict*: each assistant turn with calls is followed directly by exactly one result per call, and
+there are no other results (Anthropic, Bedrock). *Pairing*: every call has a later result, every
+result an earlier call. *Lost*: calls whose result was in the history and is missing afterwards. The
+checker is `bench/recovery/checker.py`; it shares no code with any of the functions. The functions
+are run alone, with their own form of messages; the adapters that follow them may repair a little
+more. The columns count histories that are still invalid, that change when they are repaired again,
+that do not begin with a user message, and that raised an error.
 
 | function | strict | pairing | not idempotent | begins without a user | lost | raised |
 |---|--:|--:|--:|--:|--:|--:|
@@ -45,7 +46,7 @@ what is left invalid, changes when repaired again, begins with another role, and
 
 
 class Score(NamedTuple):
-    """The results for the histories; for the broken ones, except what was lost."""
+    """The results for the broken histories; losses are counted over all histories."""
 
     strict: int
     pairing: int
@@ -56,7 +57,7 @@ class Score(NamedTuple):
 
 
 def main() -> int:
-    """Compare, print, write the table; 1 if ours leaves anything invalid."""
+    """Compare, print, write the table; return 1 if ours leaves anything invalid."""
     parser = argparse.ArgumentParser(prog="bench.recovery", description="Repair functions compared.")
     parser.add_argument("--count", type=int, default=4_000, help="histories; at least 3,000 to compare")
     histories = generate(parser.parse_args().count)

@@ -14,7 +14,7 @@ _SEED = 20_260_214
 
 
 def generate(number: int, seed: int = _SEED) -> list[list[Item]]:
-    """Return so many histories, the same for the same seed; whole ones among them."""
+    """Return a number of histories, the same for the same seed; some of them are valid."""
     source = random.Random(seed)
     return [make_history(source) for _ in range(number)]
 
@@ -75,7 +75,7 @@ def _wrong_id(history: list[Item], source: random.Random) -> None:
 
 
 def _reuse_id(history: list[Item], source: random.Random) -> None:
-    """Give a call the id of another one; results stay as they are."""
+    """Give a call the id of another one, without changing results."""
     calling = _places(history, lambda item: bool(item.get("calls")))
     if not calling:
         return

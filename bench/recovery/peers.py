@@ -1,4 +1,4 @@
-"""``python -m bench.recovery.peers``: the rivals' packages in an environment of their own.
+"""``python -m bench.recovery.peers``: installs the rivals' packages into a separate environment.
 
 All of them at once if that can be resolved, else one by one, so that one which cannot be had here
 does not take the others with it. The table says which are missing.
@@ -15,7 +15,7 @@ from bench.child import ROOT, SCRATCH
 
 __all__ = ["PYTHON", "install"]
 
-# Not inside bench/: what checks the project's own files would look at it.
+# Not inside bench/, where the checks of the project's files would include it.
 _FOLDER = os.path.join(SCRATCH, "peers")
 _REQUIREMENTS = os.path.join(ROOT, "bench", "requirements-peers.txt")
 _OVERRIDES = os.path.join(ROOT, "bench", "overrides-peers.txt")
@@ -25,7 +25,7 @@ PYTHON = os.path.join(_FOLDER, "bin", "python")
 
 
 def install() -> None:
-    """Make the environment, unless it is there for these requirements already."""
+    """Create the environment, unless it exists for these requirements."""
     with open(_REQUIREMENTS, encoding="utf-8") as file:
         wanted = file.read()
     if _installed() == wanted:

@@ -31,7 +31,7 @@ Task = dict[str, Any]
 
 
 def ask(name: str, folder: str, task: Task) -> Any:
-    """Return a rival's answer to a task; None, with the reason printed, if it has none."""
+    """Return a rival's answer to a task; None, after printing the reason, if there is none."""
     from bench.child import ROOT
     from bench.recovery.peers import PYTHON
 
@@ -60,9 +60,9 @@ def _skip(name: str, why: str) -> None:
 
 
 def serve(work: Callable[[Task], Any]) -> None:
-    """Do the task on standard input, and answer."""
+    """Run the task from standard input, and print the answer."""
     task = json.load(sys.stdin)
-    # Libraries like to print; the answer must stay readable.
+    # Libraries may print, which must not mix with the answer.
     answer, sys.stdout = sys.stdout, sys.stderr
     json.dump(work(task), answer)
     answer.flush()

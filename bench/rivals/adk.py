@@ -18,7 +18,7 @@ async def work(task: Task) -> Any:
     """Fill a database, list it."""
     service = SqliteSessionService(os.path.join(task["folder"], "adk.db"))
     for number, turns in enumerate(task["sessions"]):
-        # Without events: the list does not look at them, and to append some takes a minute.
+        # Without events: the list does not read them, and appending takes a minute.
         state = {"title": turns[0][0][:60]}
         await service.create_session(**_OF, session_id=f"session-{number:07d}", state=state)
     spent = []

@@ -1,4 +1,4 @@
-"""A process that stores as others do, asked from outside, with patience that ends."""
+"""A process with a rival's store, driven from outside with a timeout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def python_of(place: str) -> str | None:
 
 
 class Rival:
-    """A process of `bench.rivals.serving`, or of another module that answers line by line."""
+    """A process of `bench.rivals.serving`, or of another module with line-based answers."""
 
     def __init__(self, python: str, *words: str, prefix: tuple[str, ...] = ()) -> None:
         module = words or ("bench.rivals.serving",)
@@ -43,7 +43,7 @@ class Rival:
         self._has_ended = False
 
     def ask(self, task: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Return the answer; ``{"failed": why}`` if there is none, and then the process is gone."""
+        """Return the answer; ``{"failed": reason}`` if there is none, after which the process is gone."""
         if self._has_ended:
             return {"failed": "its process has ended"}
         try:
@@ -94,7 +94,7 @@ class Rival:
             self._errors = (self._errors + more)[-4_096:]
 
     def end(self) -> None:
-        """End it and what it started. Harmless the second time."""
+        """Stop it and its child processes. A second call has no effect."""
         if self._has_ended:
             return
         self._has_ended = True

@@ -13,7 +13,7 @@ from bench.rivals import Task, serve
 
 
 def work(task: Task) -> Any:
-    """Run one thread with ``before`` messages; then some more, each put and committed."""
+    """Create a thread with ``before`` messages, then put and commit some more one by one."""
     with PostgresSaver.from_conn_string(task["url"]) as saver:
         saver.setup()
         config: Any = {"configurable": {"thread_id": task["folder"], "checkpoint_ns": ""}}

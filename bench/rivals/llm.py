@@ -14,18 +14,18 @@ from bench.rivals import Task, median_ns, serve
 
 
 class Echo(llm.Model):
-    """A model that says what it is told to."""
+    """A model with a given answer."""
 
     model_id = "bench"
     answer = ""
 
     def execute(self, prompt, stream, response, conversation):
-        """The answer that is due."""
+        """The next answer."""
         yield self.answer
 
 
 def work(task: Task) -> Any:
-    """Fill a database; list its newest turns, or search it."""
+    """Fill a database, and list its newest turns or search it."""
     db = sqlite_utils.Database(os.path.join(task["folder"], "logs.db"))
     db.enable_wal()
     migrate(db)

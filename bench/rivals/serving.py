@@ -20,7 +20,7 @@ __all__ = ["answer", "on_disk", "written"]
 
 
 def _without_syncs() -> None:
-    """Make every SQLite connection from now on wait for nothing: kinder than real use."""
+    """Switch off syncs for every SQLite connection from now on, in favour of the rivals."""
     really = sqlite3.connect
 
     def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
@@ -33,7 +33,7 @@ def _without_syncs() -> None:
 
 
 async def _work(task: dict[str, Any]) -> dict[str, Any]:
-    """Store messages until there are so many, or the time is up."""
+    """Store messages up to a number, or until the time is up."""
     MODE.is_durable = task["durable"]
     if "stay" in task:
         return await _further(task)
@@ -50,7 +50,7 @@ _staying: dict[str, Step] = {}
 
 
 async def _further(task: dict[str, Any]) -> dict[str, Any]:
-    """Go on with a store that was begun under this name, for turns that are short."""
+    """Continue with the store of this name, for short turns."""
     name = task["stay"]
     if name not in _staying:
         folder = os.path.join(task["folder"], name)
@@ -107,7 +107,7 @@ def written() -> int:
 
 
 def on_disk(folder: str) -> int:
-    """Return the bytes of all files; for a SQLite database those of its pages, wherever they are now."""
+    """Return the bytes of all files; for a SQLite database those of its pages, including the write-ahead log."""
     found = 0
     for base, _, names in os.walk(folder):
         for name in names:
@@ -133,9 +133,9 @@ def _pages(path: str) -> int:
 
 
 def answer(work: Callable[[dict[str, Any]], Any]) -> None:
-    """Answer every task of the input; a failure is an answer too. Ends the process."""
+    """Answer every task of the input, with an error if it fails, and end the process."""
     warnings.simplefilter("ignore")
-    # Libraries like to print; the answers must stay readable.
+    # Libraries may print, which must not mix with the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
     with asyncio.Runner() as runner:
         for line in sys.stdin:

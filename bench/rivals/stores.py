@@ -1,4 +1,4 @@
-"""Stores of others, each driven as its documentation shows: one message after the other.
+"""Stores of others, each used as its documentation shows: one message after another.
 
 Imports are made when a store is first asked for; nothing of Holdfast is imported unless it is asked
 for. `bench.rivals.serving` drives them.
@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 __all__ = ["MODE", "STORES", "Step", "Store"]
 
 Step = Callable[[str, str], Any]
-"""Stores one message, given its role and its text; what it returns is awaited if it can be."""
+"""Stores one message, given its role and its text; may return an awaitable."""
 
 
 class _Mode:
-    """The durability mode of the stores: whether they wait for the disk."""
+    """The durability of the stores: True if they wait for the disk."""
 
     is_durable = True
 
@@ -28,14 +28,14 @@ MODE = _Mode()
 
 
 class Store(NamedTuple):
-    """One rival: what people call it, on what it stores, how it begins, and where it can be had."""
+    """One rival: its name, its kind of store, its start function, and its package."""
 
     name: str
     kind: str
     begin: Callable[[str], Any]
     place: str = "frameworks"
     syncs: bool = True
-    """Whether it waits for the disk by default."""
+    """True if it waits for the disk by default."""
 
 
 # -- OpenAI Agents --------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def agent_framework_files(folder: str) -> Step:
 
 
 def whole_file(folder: str) -> Step:
-    """Return a step that writes all messages as one JSON document beside the old one, as many programs do."""
+    """Return a step that replaces one JSON document with all messages, as many programs do."""
     messages: list[Any] = []
     path = os.path.join(folder, "messages.json")
 

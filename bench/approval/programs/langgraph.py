@@ -16,7 +16,7 @@ STORE, WHAT = sys.argv[1:]
 
 
 def answer(state):
-    """Stand for a language model: it calls, and tells what came of it."""
+    """Stand in for a language model: call the tool, then report its result."""
     last = state["messages"][-1]
     if isinstance(last, ToolMessage):
         return {"messages": [AIMessage(f"Result: {last.content}")]}

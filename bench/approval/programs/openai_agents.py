@@ -16,7 +16,7 @@ STORE, WHAT = sys.argv[1:]
 
 
 class Scripted(Model):
-    """Stands for a language model: it calls, and tells what came of it."""
+    """A stand-in for a language model: it calls the tool, then reports its result."""
 
     async def get_response(self, system_instructions, input, *args, **kwargs):
         """Answer."""

@@ -15,7 +15,7 @@ STORE, WHAT = sys.argv[1:]
 
 
 def answer(messages, _info):
-    """Stand for a language model: it calls, and tells what came of it."""
+    """Stand in for a language model: call the tool, then report its result."""
     last = messages[-1].parts[-1]
     if last.part_kind == "tool-return":
         return ModelResponse(parts=[TextPart(f"Result: {last.content}")])

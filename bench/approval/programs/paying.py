@@ -1,4 +1,4 @@
-"""The side effect: a line in a file beside the store, and a process that is killed right after it."""
+"""The side effect: a line in a file beside the store, and a process that is killed just after it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DIES = "BENCH_DIES_IN_THE_TOOL"
 
 
 def pay_bill(store: str, amount: int) -> str:
-    """Pay; who is to die in the tool does so after it has acted."""
+    """Pay; if the process is to be killed, do so after the payment."""
     with open(os.path.join(store, "paid"), "a", encoding="utf-8") as file:
         file.write(f"{amount}\n")
     if os.environ.get(DIES):

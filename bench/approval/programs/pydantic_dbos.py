@@ -17,7 +17,7 @@ STORE, WHAT = sys.argv[1:]
 
 
 def answer(messages, _info):
-    """Stand for a language model: it calls, and tells what came of it."""
+    """Stand in for a language model: call the tool, then report its result."""
     last = messages[-1].parts[-1]
     if last.part_kind == "tool-return":
         return ModelResponse(parts=[TextPart(f"Result: {last.content}")])
@@ -50,7 +50,7 @@ async def settle(prompt: str) -> str:
 
 
 async def main():
-    """Begin the workflow, answer it, or wait for its end; DBOS goes on by itself with what was cut off."""
+    """Start the workflow, answer it, or wait for its end; DBOS itself continues interrupted workflows."""
     if WHAT == "ask":
         with SetWorkflowID("bill"):
             await DBOS.start_workflow_async(settle, "Pay the bill")

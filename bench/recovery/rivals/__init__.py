@@ -18,9 +18,9 @@ Item = dict[str, Any]
 
 
 def serve(repair: Callable[[list[Item]], list[Item]]) -> None:
-    """Answer for every history on standard input."""
+    """Repair every history on standard input."""
     histories = json.load(sys.stdin)
-    # Libraries like to print; the answer must stay readable.
+    # Libraries may print, which must not mix with the answer.
     answer, sys.stdout = sys.stdout, sys.stderr
     json.dump([_answer(repair, history) for history in histories], answer)
     answer.flush()

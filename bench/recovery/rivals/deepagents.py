@@ -11,7 +11,7 @@ from bench.recovery.rivals import Item, serve
 
 
 def repair(history: list[Item]) -> list[Item]:
-    """Through LangChain's messages; the middleware answers None when it changes nothing."""
+    """Repair a history, converted to LangChain's messages; the middleware returns None if it changes nothing."""
     messages = [_message(item) for item in history]
     change: Any = PatchToolCallsMiddleware().before_agent({"messages": messages}, None)  # type: ignore[arg-type]  # it asks nothing of its runtime
     if change is not None:

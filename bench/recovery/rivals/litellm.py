@@ -13,7 +13,7 @@ from bench.recovery.rivals import Item, serve
 
 
 def repair(history: list[Item]) -> list[Item]:
-    """Through OpenAI's chat messages."""
+    """Repair a history, converted to OpenAI's chat messages."""
     return [_item(message) for message in sanitize_messages_for_tool_calling(_messages(history))]
 
 

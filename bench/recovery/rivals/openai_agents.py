@@ -11,7 +11,7 @@ from bench.recovery.rivals import Item, serve
 
 
 def repair(history: list[Item]) -> list[Item]:
-    """Through input items of the Responses API."""
+    """Repair a history, converted to input items of the Responses API."""
     items = [part for item in history for part in _parts(item)]
     return _flat(drop_orphan_function_calls(items, output_pruning_indexes=set(range(len(items)))))
 
@@ -28,7 +28,7 @@ def _parts(item: Item) -> list[Any]:
 
 
 def _flat(parts: list[Any]) -> list[Item]:
-    """Calls belong to the words before them; every assistant turn of ours begins with words."""
+    """Return the turns: calls belong to the text before them, with which every assistant turn begins."""
     history: list[Item] = []
     for part in parts:
         if part["type"] == "function_call_output":

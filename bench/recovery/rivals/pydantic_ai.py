@@ -18,7 +18,7 @@ from bench.recovery.rivals import Item, serve
 
 
 def repair(history: list[Item]) -> list[Item]:
-    """Through model messages."""
+    """Repair a history, converted to model messages."""
     return [item for message in repair_messages(_messages(history)) for item in _items(message)]
 
 

@@ -17,7 +17,7 @@ def repair(history: list[Item]) -> list[Item]:
 
 
 def _messages(history: list[Item]) -> list[Any]:
-    """Results of one turn stand together in one message of the user, as Strands writes them."""
+    """Put the results of one turn into one user message, as Strands does."""
     messages: list[Any] = []
     for item in history:
         role = "assistant" if item["role"] == "assistant" else "user"
