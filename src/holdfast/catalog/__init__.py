@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     )
     from holdfast.catalog._search import Asked, Hit, Snippet, scan_logs
     from holdfast.catalog._search_texts import ROLES
-    from holdfast.catalog._short_ids import short_id
+    from holdfast.catalog._short_ids import SHORT_CHARS, short_id
     from holdfast.catalog._stats import Timeline, TurnFigures, Wanted, count_index, timeline_of
     from holdfast.catalog._tally import Tally
     from holdfast.catalog._topics import Topic, topics
@@ -72,7 +72,7 @@ __getattr__ = lazy(
         "_retention": ("Policy RetentionDecision RetentionPlan Spared live_limit plan protection read_policies"),
         "_search": "Asked Hit Snippet scan_logs",
         "_search_texts": "ROLES",
-        "_short_ids": "short_id",
+        "_short_ids": "SHORT_CHARS short_id",
         "_stats": "Timeline TurnFigures Wanted count_index timeline_of",
         "_tally": "Tally",
         "_topics": "Topic topics",
@@ -86,5 +86,16 @@ __all__ += ["EVERYTHING", "NEWEST", "Filter", "Order", "Page", "arranged", "read
 __all__ += ["Listed", "Newest", "Number", "Row", "look", "make_page", "newest", "shown"]
 __all__ += ["Policy", "RetentionDecision", "RetentionPlan", "Spared", "live_limit", "plan", "protection"]
 __all__ += ["ROLES", "Asked", "Hit", "Snippet", "read_policies", "scan_logs"]
-__all__ += ["Tally", "Timeline", "Topic", "TurnFigures", "Wanted", "count_index", "short_id", "timeline_of", "topics"]
+__all__ += [
+    "SHORT_CHARS",
+    "Tally",
+    "Timeline",
+    "Topic",
+    "TurnFigures",
+    "Wanted",
+    "count_index",
+    "short_id",
+    "timeline_of",
+    "topics",
+]
 __all__ += ["Calendar", "Prices", "cost_of", "read_prices"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,7 +15,6 @@ from holdfast.catalog._catch_up import Lag, Progress, catch_up, lag, read_on
 from holdfast.catalog._faults import IndexDamaged, IndexMoved, IndexRefused
 from holdfast.catalog._filter import EVERYTHING, NEWEST, Filter, Order, Page, read_cursor
 from holdfast.catalog._index import NEVER_READ, PREFIX, Index, Kept, shown
-from holdfast.catalog._short_ids import SHORT_CHARS, short_id
 from holdfast.catalog.sqlite.schema import mark_of_store
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.model import Gap, SessionMetadata
@@ -123,12 +122,6 @@ class Catalog:
     def ids(self, prefix: str = "") -> list[str]:
         """Return the ids that begin with ``prefix``, case aside."""
         return self.answer(lambda index: index.ids(prefix))
-
-    def short_ids(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return the shortest unique prefix of each id among all sessions."""
-        wanted = dict.fromkeys(ids)
-        near = {id[:SHORT_CHARS]: self.ids(id[:SHORT_CHARS]) for id in wanted if short_id(id, ()) != id}
-        return {id: short_id(id, near.get(id[:SHORT_CHARS], ())) for id in wanted}
 
     def created_at(self, time: int) -> list[str]:
         """Return the ids of sessions that began in this millisecond; a hundred at most."""

@@ -15,8 +15,7 @@ from holdfast.errors import Conflict, Damaged, HoldfastError, UsageError
 from holdfast.library._core import LEASE_MS, Core, Progress
 from holdfast.model import LazyDecoder, named_blobs, running_checksum
 from holdfast.security import KEY_DOCUMENT
-from holdfast.session import check_made
-from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, etag_of, open_store
+from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, check_made, etag_of, open_store
 
 _PIECE_BYTES = 1 << 20
 # Kept with an agent's documents: the digests of those that came by a copy, so that the next copy may replace them.
@@ -103,7 +102,7 @@ def _copy_key(source: Store, target: Store, key: str) -> int:
     """Copy one session; return how many bytes were missing there."""
     log, other = source.log(key), target.log(key)
     size, there = _whole_size(log), _compared(key, log, other)
-    check_made(target, key.rpartition("/")[2])
+    check_made(target, key)
     with target.lease(key).held("copy", LEASE_MS) as epoch:
         if other.size() != there:  # another process was quicker
             there = _compared(key, log, other)

@@ -61,8 +61,13 @@ def session_ids(core: Core, prefix: str = "") -> list[str]:
 
 
 def short_ids(core: Core, ids: Iterable[str]) -> dict[str, str]:
+    from holdfast.catalog import SHORT_CHARS, short_id
+
     core.check_open()
-    return core.catalog.short_ids(ids)
+    wanted = dict.fromkeys(ids)
+    # Names that people chose are whole: without others no catalogue is opened.
+    near = {id[:SHORT_CHARS]: core.catalog.ids(id[:SHORT_CHARS]) for id in wanted if short_id(id, ()) != id}
+    return {id: short_id(id, near.get(id[:SHORT_CHARS], ())) for id in wanted}
 
 
 def filter_of(

@@ -15,6 +15,7 @@ from holdfast.library._core import LEASE_MS, Core, session_key
 from holdfast.model import Notice, SessionMetadata, check_id
 from holdfast.security import KEY_DOCUMENT
 from holdfast.session import now_ms
+from holdfast.storage import check_made
 
 if TYPE_CHECKING:
     from holdfast.replay import State
@@ -56,8 +57,6 @@ def delete(core: Core, id: str) -> None:
 
 
 def undelete(core: Core, id: str) -> None:
-    from holdfast.session import check_made
-
     core.check_open()
     stem = _trash_stem(check_id(id))
     found = (entry for entry in core.store.entries("trash/") if _trashed_stem(entry.key) == stem)
@@ -65,7 +64,7 @@ def undelete(core: Core, id: str) -> None:
     if newest is None:
         remedy = "hf.trash.list() tells what is; `holdfast undelete -` takes the last one."
         raise NotFound(f"there is no session {id} in the trash", remedy=remedy, session_id=check_id(id))
-    check_made(core.store, id)
+    check_made(core.store, session_key(id))
     core.store.move(newest.key, session_key(id))
     core.store.documents(session_key(id)).delete(_NOTE)
     core.hub.publish(id, Notice("undeleted", id))

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         Patience,
         Repair,
         Resume,
-        check_made,
         check_title,
         check_wait,
         is_alive,
@@ -93,7 +92,7 @@ __getattr__ = lazy(
         "_keeper": "Timers",
         "_lifetime": "WhenForgotten in_event_loop in_thread uncancelled",
         "_loader": "Loaded Snapshot Snapshots load load_state_at unreadable_from",
-        "_opening": "Durability Opening Options Patience Repair Resume check_made check_title check_wait is_alive",
+        "_opening": "Durability Opening Options Patience Repair Resume check_title check_wait is_alive",
         "_parts": "MemoryPriority MemoryScope NotStoredWarning",
         "_subscribers": "Hub Subscriber",
         "_turn": "RecordedCall ToolRun Turn",
@@ -142,7 +141,7 @@ __all__ += [
 ]
 __all__ += ["take_answers", "waiting_of"]
 # Opening and loading.
-__all__ += ["Durability", "Opening", "Options", "Patience", "Repair", "Resume", "check_made"]
+__all__ += ["Durability", "Opening", "Options", "Patience", "Repair", "Resume"]
 __all__ += ["check_title", "check_wait", "is_alive"]
 __all__ += ["Loaded", "Snapshot", "Snapshots", "load", "load_state_at", "unreadable_from"]
 # Logs without a session: reading, branching, verifying, repairing, sealing.

@@ -21,10 +21,9 @@ from holdfast.model import START, Event, Limits, LineReader, Position, check_id,
 from holdfast.replay import check_format
 from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._loader import Snapshot, Snapshots
-from holdfast.session._opening import check_clash
 from holdfast.session._writer import Draft, Writer
 from holdfast.session.reader import fits, read_range, read_step, resolve_blobs, second_line
-from holdfast.storage import Documents, Log, Store
+from holdfast.storage import Documents, Log, Store, check_clash
 
 if TYPE_CHECKING:
     from holdfast.security import Redactor
@@ -159,9 +158,9 @@ def _keys_for(store: Store, source: str, first: int) -> dict[str, bytes]:
 
 def check_new_id(store: Store, new_id: str) -> str:
     """Return the id if a session can be created under it. Raises InvalidId, UsageError."""
-    if store.exists(f"sessions/{check_id(new_id)}"):
+    if store.exists(key := f"sessions/{check_id(new_id)}"):
         raise _taken(new_id)
-    check_clash(store, new_id)
+    check_clash(store, key)
     return new_id
 
 

@@ -17,7 +17,7 @@ from holdfast.session._agent_documents import AgentMemory
 from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._loader import Loaded, find_loss, load
 from holdfast.session._writer import Draft, Writer
-from holdfast.storage import Store, clashing, is_at_work
+from holdfast.storage import Store, check_clash, check_made, is_at_work
 
 if TYPE_CHECKING:
     from holdfast.model import Gap
@@ -142,19 +142,6 @@ def check_title(title: Any, limits: Limits) -> None:
         raise TooLarge(f"the title has {size:,} bytes", limit="blob_bytes_min", needed_bytes=size)
 
 
-def check_clash(store: Store, session_id: str) -> None:
-    """Raise InvalidId for a new id that differs from an existing one only by case."""
-    other = store.clash(key := f"sessions/{session_id}")
-    if other is not None:
-        raise clashing(key, other)
-
-
-def check_made(store: Store, session_id: str) -> None:
-    """Raise InvalidId as ``check_clash`` does for a session to be created, unless the store checks that itself."""
-    if not store.capabilities.unique and not store.exists(f"sessions/{session_id}"):
-        check_clash(store, session_id)
-
-
 class Opening:
     """One opening of one session: what it loaded and what it holds."""
 
@@ -222,7 +209,7 @@ class Opening:
         """Take the lease and cut off the torn tail. Events that another process recorded meanwhile are loaded."""
         if not self.held:
             # The lease of a session that did not exist when it was opened.
-            check_made(self._store, self.session_id)
+            check_made(self._store, self.key)
             try:
                 self._hold()
                 if self.log.size() != self.loaded.position.offset + self.loaded.torn:
@@ -331,7 +318,7 @@ class Opening:
         if not exists:
             if self.options.resume == "always" or self.read_only:
                 raise NotFound(f"there is no session {self.session_id}", session_id=self.session_id)
-            check_clash(self._store, self.session_id)
+            check_clash(self._store, self.key)
 
     def _hold(self) -> None:
         self.epoch = self._lease.acquire(self.session_id, self.options.lease_ms)

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
         Pieces,
         Stamp,
         Store,
+        check_clash,
         check_key,
-        clashing,
+        check_made,
         etag_of,
     )
     from holdfast.storage.disk import Disk, Node, forks, is_at_work, widen_pipe
@@ -50,7 +51,7 @@ __getattr__ = lazy(
         "_worker": "Worker do_each new_outcome",
         "base": (
             "MUST_NOT_EXIST Capabilities Changes Documents Entry Lease Log Pieces Stamp Store"
-            " check_key clashing etag_of"
+            " check_clash check_key check_made etag_of"
         ),
         "disk": "Disk Node forks is_at_work widen_pipe",
         "files.store": "FileStore",
@@ -66,7 +67,17 @@ __getattr__ = lazy(
 )
 
 __all__ = ["MUST_NOT_EXIST", "Capabilities", "Changes", "Documents", "Entry", "Lease", "Log", "Pieces", "Stamp"]
-__all__ += ["Store", "check_key", "check_space", "clashing", "etag_of", "is_path", "local_path", "open_store"]
+__all__ += [
+    "Store",
+    "check_clash",
+    "check_key",
+    "check_made",
+    "check_space",
+    "etag_of",
+    "is_path",
+    "local_path",
+    "open_store",
+]
 __all__ += ["FileStore", "MemoryDocuments", "MemoryLog", "MemoryStore", "NoStore", "SpaceStore", "shown_url"]
 __all__ += ["Disk", "Node", "Worker", "do_each", "forks", "is_at_work", "new_outcome", "widen_pipe", "zstd_module"]
 __all__ += ["Folder", "ForeignDatabase", "Outside", "PrivateSocket", "copy_database"]

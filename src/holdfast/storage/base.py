@@ -520,6 +520,19 @@ def clashing(key: str, other: str) -> InvalidId:
     return InvalidId(what, remedy=f"Use {name}, or another id.", session_id=new)
 
 
+def check_clash(store: Store, key: str) -> None:
+    """Raise InvalidId for a new session whose id differs from an existing one only by case."""
+    other = store.clash(key)
+    if other is not None:
+        raise clashing(key, other)
+
+
+def check_made(store: Store, key: str) -> None:
+    """Raise InvalidId as ``check_clash`` does for a session to be created, unless the store checks that itself."""
+    if not store.capabilities.unique and not store.exists(key):
+        check_clash(store, key)
+
+
 def check_prefix(prefix: str) -> tuple[str, ...]:
     """Return the parts of a folder of keys, such as ``sessions/``; raise InvalidId if it is not one."""
     if not prefix.endswith("/"):
