@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -84,6 +83,8 @@ def session_id_of(tool: str, foreign_id: str, scope: str | None = None) -> str:
     The foreign id stays readable in it; a digest distinguishes ids that differ only by tool, scope, case
     or characters that an id of ours cannot have.
     """
+    import hashlib  # it loads OpenSSL
+
     # NUL is in no id, so that no two of them make one text.
     whole = "\0".join([tool, foreign_id] if scope is None else [tool, foreign_id, scope])
     digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
@@ -256,6 +257,8 @@ def _key(draft: ForeignDraft) -> str:
 
 
 def _digest(data: bytes) -> str:
+    import hashlib  # it loads OpenSSL
+
     return hashlib.sha256(data).hexdigest()[:20]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidData, NotFound, TooLarge
@@ -248,6 +247,8 @@ class Source:
 
     def digest(self) -> str | None:
         """Return the SHA-256 of a file, unexpanded, None for a huge one; for a folder, of its names and sizes."""
+        from hashlib import sha256  # it loads OpenSSL
+
         found = sha256()
         if self.is_file:
             if self.size(self.name) > _DIGEST_BYTES_MAX:

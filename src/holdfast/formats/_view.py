@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,8 +14,7 @@ if TYPE_CHECKING:
     from holdfast.replay import Incomplete, Provider, Recovery, State
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """One session, to be read and never changed.
 
     ``events`` gives the events with their large payloads in place, ``lines`` the bytes of the log,
@@ -32,12 +28,11 @@ class Recorded:
     events: Callable[[], Iterator[Event]]
     lines: Callable[[], Iterator[bytes]]
     recover: Callable[[Provider, Incomplete], Recovery]
-    documents: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
+    documents: Mapping[str, Callable[[], bytes]] = {}
     lost_from: Callable[[], int | None] = lambda: None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportOptions:
+class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The caller's options. ``cwd`` is the project in which a coding agent will resume."""
 
     zone: tzinfo = UTC
@@ -68,7 +63,7 @@ def clock(timestamp_ms: int, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> s
 
 # A session's conversation for another tool to continue: valid turns, each with its time.
 Block = dict[str, Any]
-_NAMESPACE = uuid.UUID("6c1f1f3e-2f0b-5f4b-9d0c-6f2b5d0c7a11")
+_NAMESPACE = "6c1f1f3e-2f0b-5f4b-9d0c-6f2b5d0c7a11"
 
 
 class DialogueTurn(NamedTuple):
@@ -139,11 +134,15 @@ def in_dialect(turn: DialogueTurn, provider: Provider) -> list[dict[str, Any]]:
 
 def stable_uuid(*parts: object) -> str:
     """Return a UUID that is the same each time the session is exported."""
-    return str(uuid.uuid5(_NAMESPACE, "\0".join(str(part) for part in parts)))
+    import uuid  # what it counts on loads OpenSSL
+
+    return str(uuid.uuid5(uuid.UUID(_NAMESPACE), "\0".join(str(part) for part in parts)))
 
 
 def digest_id(*parts: object) -> str:
     """Return hexadecimal digits, the same each time, for tools that have ids of their own form."""
+    import hashlib  # it loads OpenSSL
+
     return hashlib.sha256("\0".join(map(str, parts)).encode("utf-8", "replace")).hexdigest()
 
 

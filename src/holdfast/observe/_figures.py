@@ -7,9 +7,10 @@ import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
 
 from holdfast.errors import HoldfastError, Locked, NotFound, UsageError
 from holdfast.library import Holdfast
@@ -33,8 +34,7 @@ class Sink(Protocol):
         """Put one value into a distribution."""
 
 
-@dataclass(slots=True)
-class _Distribution:
+class _Distribution(msgspec.Struct):
     counts: list[int]
     sum: float = 0.0
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from itertools import chain
 from operator import length_hint
 from sys import getrefcount
 from typing import Any
+
+import msgspec
 
 from holdfast.model import Event
 from holdfast.replay._blocks import Block, Note, call_block, read_content, result_block, sign
@@ -31,11 +32,10 @@ from holdfast.replay.content import kinds_said
 _LONG = 16  # blocks; shorter messages are simply written anew
 
 
-@dataclass(eq=False, slots=True)
-class _Buffer:
+class _Buffer(msgspec.Struct, eq=False):
     """A list that may be handed out, and how much of it is up to date."""
 
-    items: list[Message] = field(default_factory=list)
+    items: list[Message] = []
     right: int = 0
     length: int = 0
     last: Message | None = None
@@ -435,8 +435,7 @@ class Conversation:
         return self._scribe.usage
 
 
-@dataclass(frozen=True, slots=True)
-class RunConversation:
+class RunConversation(msgspec.Struct, frozen=True):
     """One run of a log: its id (None for the top-level one), its agent and its conversation."""
 
     id: str | None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
+
+import msgspec
 
 from holdfast.model import Event
 from holdfast.replay._blocks import Block, Note, describe, is_soft, result_block, text_block
@@ -186,8 +187,7 @@ def _read(message: Any) -> list[Pair]:
 _LAST_DROPPED_MAX = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Sanitized:
+class Sanitized(msgspec.Struct, frozen=True):
     """A list that the provider accepts, and what was changed to make it so.
 
     ``system`` holds system prompts that the provider does not accept inside the list. ``recovered`` is always True:
@@ -195,7 +195,7 @@ class Sanitized:
     """
 
     messages: list[Message]
-    issues: list[Issue] = field(default_factory=list)
+    issues: list[Issue] = []
     recovered: bool = True
     system: str | None = None
 

@@ -8,8 +8,9 @@ calls and results still match; else the event's content is written in the provid
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from holdfast.model import BLOB_KEY
 from holdfast.replay._blocks import Block
@@ -24,17 +25,16 @@ _SHARED_CHARS_MIN = 40
 _SAME = ""  # the one member of an object that refers to a text of the event, by its number
 
 
-@dataclass(eq=False, slots=True)
-class Native:
+class Native(msgspec.Struct, eq=False):
     """The messages of one event, and its blocks; ``reused`` are ids of its calls that other calls had before.
 
     Answers are cached for each provider.
     """
 
-    messages: list[Message] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
-    reused: set[str] = field(default_factory=set)
-    _known: dict[tuple[str, str], bool] = field(default_factory=dict)
+    messages: list[Message] = []
+    blocks: list[Block] = []
+    reused: set[str] = set()
+    _known: dict[tuple[str, str], bool] = {}
 
     def fits(self, provider: str) -> bool:
         """Return whether the provider accepts each of the messages, wherever it is."""
@@ -64,12 +64,11 @@ class Native:
         return found
 
 
-@dataclass(eq=False, slots=True)
-class NativeMessages:
+class NativeMessages(msgspec.Struct, eq=False):
     """The parts of a conversation that came as a provider's messages, by event; ``systems`` in order."""
 
-    natives: dict[int, Native] = field(default_factory=dict)
-    systems: list[tuple[int, Native]] = field(default_factory=list)
+    natives: dict[int, Native] = {}
+    systems: list[tuple[int, Native]] = []
 
     def __bool__(self) -> bool:
         return bool(self.natives or self.systems)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 NOWHERE = -1  # the event of inserted content
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
+class Issue(msgspec.Struct, frozen=True, eq=False):
     """One problem and what was done about it.
 
     ``type`` is a stable word (docs/explanation/recovery.md lists them), ``where`` names the event or the message,
@@ -40,7 +38,17 @@ class Issue:
     type: str
     where: str
     detail: str
-    content: Any = field(default=None, compare=False)
+    content: Any = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Issue) and self._told == other._told
+
+    def __hash__(self) -> int:
+        return hash(self._told)
+
+    @property
+    def _told(self) -> tuple[str, str, str]:
+        return self.type, self.where, self.detail
 
 
 class IssueList(list[Issue]):
@@ -144,8 +152,7 @@ class CallPiece(BlockPiece, gc=False, eq=False, kw_only=True):
             issues.note("incomplete_tool_call", seq, detail, content)
 
 
-@dataclass(eq=False, slots=True)
-class ServedCall:
+class ServedCall(msgspec.Struct, eq=False):
     """A server call that is shown without a result; ``carried`` once other calls' results follow it."""
 
     piece: BlockPiece

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from operator import length_hint
 from typing import Any
+
+import msgspec
 
 from holdfast.model import Event
 from holdfast.replay._blocks import Block, dump_json
@@ -22,8 +23,7 @@ from holdfast.replay._text import MANY, collector_paused
 _IMAGE_TOKENS = 1_600  # the price of an image of usual size at providers
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(msgspec.Struct, frozen=True):
     """The messages that a window leaves out: their number, and the events between which they are."""
 
     messages: int
@@ -33,8 +33,7 @@ class LeftOut:
     last_seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCount:
+class TokenCount(msgspec.Struct, frozen=True):
     """The length of a conversation, and how it was measured.
 
     ``source`` names every source used: "usage" (the provider's own figures, as recorded), "counter" (the one passed
@@ -45,8 +44,7 @@ class TokenCount:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class WindowDrafts:
+class WindowDrafts(msgspec.Struct, frozen=True):
     """The drafts to show, their length, and what is left out; None if everything is shown."""
 
     drafts: list[MessageDraft]
@@ -161,8 +159,7 @@ def _text_of(block: Block) -> str:
     return dump_json(block)
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
+class Recovery(msgspec.Struct, frozen=True):
     """A recovered conversation.
 
     ``messages`` is valid for the provider; ``system`` is the system prompt, apart; ``issues`` lists what was changed
@@ -172,7 +169,7 @@ class Recovery:
 
     messages: list[Message]
     system: str | None = None
-    issues: list[Issue] = field(default_factory=list)
+    issues: list[Issue] = []
     recovered: bool = True
     left_out: LeftOut | None = None
     count: TokenCount | None = None

@@ -8,8 +8,6 @@ the parameters in the wrap.
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -164,7 +162,9 @@ def read_key_document(data: bytes) -> KeyDocument:
 
 def fingerprint(secret: bytes) -> str:
     """Return a short name of a key that reveals nothing of it."""
-    return hmac.digest(secret, _FINGERPRINT, hashlib.sha256).hex()[:_FINGERPRINT_CHARS]
+    import hmac  # it loads OpenSSL
+
+    return hmac.digest(secret, _FINGERPRINT, "sha256").hex()[:_FINGERPRINT_CHARS]
 
 
 def read_key_text(text: bytes, where: str) -> bytes:

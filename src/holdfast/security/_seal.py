@@ -12,8 +12,6 @@ with the format, the log, its generation and the seq, is authenticated. See docs
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import os
 import struct
 from collections.abc import Iterable, Iterator
@@ -100,6 +98,9 @@ def needing(package: str, what: str) -> Iterator[None]:
 
 def derive(secret: bytes, salt: bytes, purpose: bytes) -> bytes:
     """Derive a key for one purpose: HKDF with SHA-256."""
+    import hashlib  # it loads OpenSSL
+    import hmac
+
     # RFC 5869; one block is as long as the key.
     extracted = hmac.digest(salt, secret, hashlib.sha256)
     return hmac.digest(extracted, purpose + b"\x01", hashlib.sha256)
@@ -107,6 +108,8 @@ def derive(secret: bytes, salt: bytes, purpose: bytes) -> bytes:
 
 def scrypt(passphrase: str, salt: bytes, cost: int) -> bytes:
     """Return the key of a passphrase. Its cost is checked before: see :func:`is_scrypt_cost`."""
+    import hashlib
+
     secret = passphrase.encode("utf-8", "surrogatepass")
     return hashlib.scrypt(secret, salt=salt, n=cost, r=8, p=1, maxmem=_SCRYPT_MEMORY_MAX, dklen=KEY_BYTES)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from hashlib import blake2b
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +102,8 @@ def waiting_of(session_id: str, id: str, ask: AskState, args: Any = None, token:
 
 def ask_id(log: str | None, run: str | None, call: str | None, kind: str) -> str:
     """Return the id of a question, which is the same if it is asked again after a crash."""
+    from hashlib import blake2b  # it loads OpenSSL
+
     return blake2b("\0".join((log or "", run or "", call or "", kind)).encode(), digest_size=_ID_BYTES).hexdigest()
 
 

@@ -6,9 +6,10 @@ Anthropic's form is the neutral one, without what it does not accept.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from holdfast.replay._blocks import OWNERS, Block, Note, describe, read_content, text_block
 from holdfast.replay._text import fit_name, plain_text, template, type_name
@@ -32,8 +33,7 @@ class Fragment(NamedTuple):
     is_result: bool
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(msgspec.Struct, frozen=True):
     """The functions that extend a message in place.
 
     ``begin(role)`` gives it and its list, which takes the values of ``part(block)``.
@@ -44,8 +44,7 @@ class Growth:
     texts_only: bool = True  # whether only messages of nothing but texts can grow
 
 
-@dataclass(frozen=True)
-class Dialect:
+class Dialect(msgspec.Struct, frozen=True):
     """The form in which one provider takes a conversation.
 
     ``write(role, blocks, before)`` gives the messages for one neutral message; ``before`` are the blocks of the
@@ -69,7 +68,7 @@ class Dialect:
 
     def __post_init__(self) -> None:
         if self.schemes is not None:
-            object.__setattr__(self, "write", partial(_write_reachable, self.write, self.schemes))
+            msgspec.structs.force_setattr(self, "write", partial(_write_reachable, self.write, self.schemes))
 
     def unreached(self, block: Block) -> list[str]:
         """Return the addresses in a block that the provider could not fetch."""

@@ -7,9 +7,10 @@ and calls in one message. Responses: a flat list of items.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
+
+import msgspec
 
 from holdfast.replay._blocks import Block, Note, call_block, describe, dump_json, read_block, result_block, text_block
 from holdfast.replay._dialects._form import (
@@ -312,7 +313,7 @@ OPENAI = Dialect(
     systems="anywhere",
     schemes=WEB,
 )
-MISTRAL = replace(
+MISTRAL = msgspec.structs.replace(
     OPENAI,
     name="mistral",
     write=partial(_write_chat, _MISTRAL),

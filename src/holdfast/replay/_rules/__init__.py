@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.replay._rules._base import Rules
@@ -29,12 +30,11 @@ _RULES: Mapping[str, type[Rules]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Validation:
+class Validation(msgspec.Struct, frozen=True):
     """The result of checking a list of messages against a provider's rules, with each broken rule."""
 
     valid: bool
-    errors: list[str] = field(default_factory=list)
+    errors: list[str] = []
 
 
 def validate(messages: Any, provider: Provider = "anthropic", *, errors_max: int | None = None) -> Validation:
