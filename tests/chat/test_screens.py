@@ -252,3 +252,5 @@ def test_a_terminal_that_can_only_show_lines_is_talked_to_all_the_same(start, ow
         written.append(chat.before)
         chat.sendline(typed) if typed else chat.close()
     assert b"\x1b" not in b"".join(written)
+    assert "→ read_file notes.txt\r\n" in b"".join(written).decode()
+    assert "✓ 1 line\r\n" in b"".join(written).decode()

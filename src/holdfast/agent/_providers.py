@@ -192,6 +192,7 @@ _NEEDS_TOOLS = ("anthropic", "bedrock")
 _ALIASES = {"google-gla": "google", "gemini": "google", "claude": "anthropic"}
 _KEPT = "the session is intact."
 _WINDOW = f"Set max_context_tokens and strategy='window' or 'summarise'; {_KEPT}"
+_REFUSED = f"Ask something else, or use another model; {_KEPT}"
 _NETWORK = "Check the network and the provider's address, then try again."
 _LATER = f"Wait a moment, then try again; {_KEPT}"
 # A kind of error, the particular before the general: its reason, its description, its remedy.
@@ -395,7 +396,7 @@ def _typed_errors(model: str) -> Iterator[None]:
     except Exception as error:
         known = (rest for kind, *rest in _TROUBLES if isinstance(error, kind))
         is_refused = isinstance(error, pai_errors.ModelAPIError)
-        general = ("refused", "the provider refused the request", None) if is_refused else ("failed", "", None)
+        general = ("refused", "the provider refused the request", _REFUSED) if is_refused else ("failed", "", None)
         reason, words, remedy = next(known, general)
         told = (
             f"{words} ({said})" if words and (said := _said_by_provider(error)) else words or _brief(str(error), error)

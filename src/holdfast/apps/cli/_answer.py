@@ -26,6 +26,7 @@ _REFUSED = re.compile(r"Permission denied: the user did not allow \S+\Z")
 _CLASS = re.compile(r"\A[A-Z]\w*[a-z][A-Z]\w*: (?=\S)")
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _CHANGE_LINES_MAX = 400
+_LONG_CALL_S = 2  # from here on its seconds are counted
 # Adjacent kinds of blocks without a blank line in between: the kind of one, and of the one above it.
 _CLOSE = frozenset([("tool", "tool"), ("tool", "change"), ("lines", "lines")])
 
@@ -141,6 +142,12 @@ def asked_words(tool: str, args: dict[str, Any], width: int) -> list[str]:
     return [f"Allow {tool}?", *(f"  {line}" for text in told for line in neutralise(text).split("\n"))]
 
 
+def outcome_words(result: Any, *, failed: bool) -> str:
+    """Return what came of a call: the size of its result, or why it failed."""
+    lines = as_text(result).strip("\n").count("\n") + 1
+    return neutralise_line(_told_error(result)) if failed else counted(lines, "line")
+
+
 def _told_error(result: Any) -> str:
     """Why a call failed, in words: errors of tools are objects with a message."""
     if isinstance(result, str) and result.startswith("{"):
@@ -223,10 +230,8 @@ class AnswerView:
             now = time.monotonic() if at is None else at / 1000
             words, began = self._calls.pop(id, ("a call", now))
             began = began if since is None else since / 1000
-            text = as_text(result).strip("\n")
-            size = _told_error(result) if failed else counted(text.count("\n") + 1, "line")
             mark = self._paint("✗", "31") if failed else self._paint("✓", "32")
-            self._tell_call(words, mark, neutralise_line(size), f"  {max(now - began, 0):.1f} s")
+            self._tell_call(words, mark, outcome_words(result, failed=failed), f"  {max(now - began, 0):.1f} s")
             if at is None:
                 self._draw()
 
@@ -349,8 +354,11 @@ class AnswerView:
         took = f"{time.monotonic() - self._since:.0f} s"
         if self._last and (lines or not (self._calls and self._last == "tool")):
             lines.insert(0, "")
-        for words, _ in self._calls.values():
-            lines.append(f"{self._paint(sign, '35')} {shortened(neutralise_line(words), self._width - 2)}")
+        for words, began in self._calls.values():
+            runs_s = time.monotonic() - began
+            runs = self._paint(f"  {runs_s:.0f} s", "2") if runs_s >= _LONG_CALL_S else ""
+            clean = shortened(neutralise_line(words), self._width - 2 - _columns(runs))
+            lines.append(f"{self._paint(sign, '35')} {clean}{runs}")
         if not self._calls:
             what = "thinking" if self._thinking_since is not None else "working"
             lines += [""] * bool(self._text.strip())

@@ -23,14 +23,12 @@ from holdfast.apps.render.words import ago, counted
 from holdfast.apps.watched import watch
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.model import Event, Notice
-from holdfast.replay import as_text
 from holdfast.session import Session, in_thread, now_ms
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent, HostedTurn, PermissionRequest, RunResult, RunStream
     from holdfast.apps.cli._answer import AnswerView
 
-_CALL_CHARS = 100
 _SPIN_S = 0.1
 _HERE = "here"  # a talk has one session at a time, which may have no id yet
 
@@ -213,10 +211,9 @@ class Talker:
             return
         if self._view is not None:
             _show(self._view, what)
-        elif what.type == "tool_call":
+        elif what.type in ("tool_call", "tool_result"):
             self.app.out.end_stream()
-            shown = as_text(what.data.get("params"))[:_CALL_CHARS]
-            self.app.err.line(Span(f"→ {what.data.get('tool')} {shown}", "faint"))
+            self.app.err.line(Span(_line_of(what), "faint"))
         elif what.type == "user":
             self.app.out.end_stream()
 
@@ -390,6 +387,17 @@ def _show(view: AnswerView, event: Event) -> None:
         view.settle()
     elif event.type == "delta" and data.get("kind") == "thinking":
         view.thinks()
+
+
+def _line_of(event: Event) -> str:
+    """A call, or what came of it, as a line of its own."""
+    from holdfast.apps.cli._answer import call_words, outcome_words
+
+    data = event.data
+    if event.type == "tool_call":
+        return f"→ {call_words(str(data.get('tool')), data.get('params'))}"
+    is_failed = bool(data.get("is_error"))
+    return f"{'✗' if is_failed else '✓'} {outcome_words(data.get('result'), failed=is_failed)}"
 
 
 def _as_typed(path: str) -> str:
