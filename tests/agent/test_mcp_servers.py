@@ -196,6 +196,18 @@ async def test_one_by_http_and_a_choice_of_its_tools(script, net):
     assert offered(model) == {"net_look", "net_put"}
 
 
+def test_one_by_http_that_dies_is_told_as_well(script, net):
+    """Its connection may end before the call does: that is no reason to say nothing."""
+    model = script([("box_die", {})], [("box_look", {"what": "it"})], "oh")
+    far = {"name": "box", "url": net}
+    with Agent(model.model, mcp_servers=[far]) as agent, pytest.warns(McpServerWarning, match="box failed") as told:
+        first = agent.run_sync("one")
+    assert len(told) == 1
+    died, gone = map(str, results(first.messages))
+    assert "not known" in died
+    assert "is gone" in gone
+
+
 def test_names_never_meet_and_delegates_have_their_own(script, box, calls):
     """The agent's own tool keeps its name; a delegate's server serves the delegate, and ends with the agent."""
 

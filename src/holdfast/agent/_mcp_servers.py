@@ -269,6 +269,8 @@ class _Connection:
         self.excuse: str | None = None
         """The reason why it is unavailable, until it was reported."""
         self.is_over = False
+        self._is_lost = False
+        """Whether it was reported that it failed."""
         self.over = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self._cwd = cwd
@@ -302,6 +304,7 @@ class _Connection:
         """Call the server from any event loop. Raises AgentError if it has stopped."""
         name = self.server.shown_name
         if self.is_over:
+            await self._lose("it is gone")
             raise AgentError(f"the MCP server {name} is gone", remedy="The next run starts it again.")
         try:
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
@@ -309,12 +312,18 @@ class _Connection:
             if _is_refusal(error):
                 raise AgentError(f"the MCP server {name} refused the call: {plain_text(str(error))[:500]}") from None
             failed = type(error).__name__
-            if not self.is_over and not self.over.is_set():
-                self.is_over = True
-                self._loop.call_soon_threadsafe(self.over.set)
-                self._tell(f"The MCP server {name} failed ({failed}).{await asyncio.to_thread(self._last_words.told)}")
+            await self._lose(failed)
             told = f"the MCP server {name} failed ({failed}); whether the call was carried out is not known"
             raise AgentError(told, remedy="The next run starts it again.") from None
+
+    async def _lose(self, failed: str) -> None:
+        """Report once that it failed; the next run starts it again."""
+        if self._is_lost or self.over.is_set():
+            return
+        self._is_lost = self.is_over = True
+        self._loop.call_soon_threadsafe(self.over.set)
+        words = await asyncio.to_thread(self._last_words.told)
+        self._tell(f"The MCP server {self.server.shown_name} failed ({failed}).{words}")
 
 
 def _is_refusal(error: Exception) -> bool:
