@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import operator
-import struct
 import unicodedata
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator
@@ -56,6 +54,8 @@ def _by_cost(row: SessionMetadata) -> int:
     """Return a number that is larger for a higher cost; an unknown cost is below all others."""
     if row.cost is None:
         return -_INT64_MAX
+    import struct  # few lists are in this order
+
     bits: int = struct.unpack(">q", struct.pack(">d", abs(row.cost)))[0]
     return -bits if row.cost < 0 else bits
 
@@ -231,6 +231,8 @@ class Page(list[SessionMetadata]):
 
 def read_cursor(cursor: str, order: Order = NEWEST) -> Place:
     """Return the place of a cursor. Raises UsageError if it is not a cursor of this order."""
+    import base64  # a first page has none
+
     try:
         data = base64.b64decode(cursor[:_CURSOR_CHARS_MAX].encode(), b"-_", validate=True)
         key, id, *named = _decoder.decode(without_check(data))

@@ -7,7 +7,6 @@ describes it completely, and every tag comes with its reason.
 from __future__ import annotations
 
 import re
-import string
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
@@ -176,9 +175,9 @@ _CJK_TERM_CHARS_MAX = 6
 # One pass over an ASCII text: small letters, and a space for anything that is neither letter nor digit.
 _FOLD = {
     code: " " if not chr(code).isalnum() else chr(code).lower()
-    for code in map(ord, string.printable)
+    for code in range(127)
     if not chr(code).isalnum() or chr(code).isupper()
-} | dict.fromkeys(range(32), " ")
+}
 _KEPT = {"+": "+", "#": "#"}  # c++, c#
 _TABLE = {**_FOLD, **{ord(sign): kept for sign, kept in _KEPT.items()}}
 _CHARS_TOGETHER = 1 << 16

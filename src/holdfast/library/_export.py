@@ -14,7 +14,6 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.library import _finder, _views
 from holdfast.library._core import Core, Progress, check_function, check_path
-from holdfast.library._keychain import write_signed
 from holdfast.library._views import of_known_format, reached
 from holdfast.model import Event
 from holdfast.session import read_range, resolve_blobs, unreadable_from
@@ -64,6 +63,8 @@ def export(
     if sign is not None:
         if not isinstance(to, (str, os.PathLike)):
             raise UsageError("a signature is written beside a file", remedy="Give the path of one.")
+        from holdfast.library._keychain import write_signed
+
         return write_signed(chunks, _path(to, id, chosen), sign, overwrite=overwrite)
     if to is None:
         data = b"".join(chunks)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -264,6 +263,8 @@ class _Token(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _digest(token: str) -> str:
+    import hashlib  # it loads OpenSSL
+
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
@@ -278,6 +279,8 @@ class _Signal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _signals(event: str) -> str:
+    import hashlib  # it loads OpenSSL
+
     return f"{_SIGNAL}{hashlib.sha256(event.encode()).hexdigest()[:24]}-"
 
 

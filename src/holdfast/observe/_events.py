@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model import Event, Notice
-from holdfast.observe._figures import code_of
+from holdfast.observe._watcher import code_of
 from holdfast.session import Finished, Observer
 from holdfast.storage import add_to_file
 

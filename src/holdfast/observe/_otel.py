@@ -16,7 +16,8 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, Trac
 
 from holdfast.library import Holdfast
 from holdfast.model import VERSION, Event, Notice
-from holdfast.observe._figures import METRICS, Figures, Watching, add_health, code_of
+from holdfast.observe._figures import METRICS, Figures, add_health
+from holdfast.observe._watcher import Watching, code_of
 from holdfast.session import Finished
 
 _SCOPE = "holdfast"

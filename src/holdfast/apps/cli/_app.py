@@ -181,10 +181,13 @@ class App:
     @property
     def where(self) -> str:
         """The store's place as people write it."""
-        from holdfast.storage import shown_url
-
         store = self.library.store
-        return str(getattr(store, "path", shown_url(store.url)))
+        path = getattr(store, "path", None)
+        if path is None:
+            from holdfast.storage import shown_url
+
+            path = shown_url(store.url)
+        return str(path)
 
     @property
     def can_ask(self) -> bool:

@@ -6,11 +6,13 @@ import contextlib
 import os
 import platform
 import sys
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from holdfast import errors
+from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose, session_ids
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE, explain
@@ -19,11 +21,14 @@ from holdfast.apps.cli._options import complete_id, json_option, option, refuse,
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted, size
-from holdfast.library.answers import store as answers
 from holdfast.model import FORMAT_VERSION, VERSION, Gap
 from holdfast.session import Report
-from holdfast.storage import read_file
 from holdfast.storage.sqlite import sqlite_version
+
+if TYPE_CHECKING:
+    from holdfast.library.answers import store as answers
+else:
+    (answers,) = lazy_modules("holdfast.library.answers", "store")
 
 _PACKAGES = ("msgspec", "click", "rich", "platformdirs", "backports.zstd")
 _MARKS = {"ok": Span("ok ", "good"), "warning": Span("!  ", "warning"), "bad": Span("bad", "bad")}
@@ -59,6 +64,8 @@ def verify_verb(app: App, ids: tuple[str, ...], *, everything: bool, since: str 
     if since is not None:
         # Read first: a wrong file is refused before hours of reading.
         try:
+            from holdfast.storage import read_file
+
             found = msgspec.json.decode(b"".join(read_file(os.path.abspath(since))), type=_Earlier)
         except (ValueError, RecursionError) as error:
             raise errors.InvalidData(f"{since} is not what `holdfast verify --json` prints") from error
