@@ -11,7 +11,7 @@ from holdfast.errors import Damaged, HoldfastError
 
 HOSTILE = ["'abc'", "x'00ff'", "1.5", "-1", "9223372036854775807"]
 PLACES = [
-    *(("keys", name) for name in ("size", "epoch", "holder", "version", "generation", "key")),
+    *(("keys", name) for name in ("modified", "epoch", "holder", "version", "generation", "key")),
     *(("pieces", name) for name in ("size", "data")),
     ("documents", "name"),
     ("store", "version"),
@@ -77,8 +77,8 @@ def test_a_hostile_value_is_told_as_an_error_of_ours(tmp_path, whole, table, col
 @pytest.mark.parametrize(
     ("table", "column", "value"),
     [
-        ("keys", "size", "'abc'"),
-        ("keys", "size", "9223372036854775807"),
+        ("pieces", "size", "'abc'"),
+        ("pieces", "size", "9223372036854775807"),
         ("keys", "epoch", "9223372036854775807"),
         ("pieces", "size", "size + 1"),
         ("pieces", "data", "x'00'"),

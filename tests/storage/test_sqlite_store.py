@@ -567,6 +567,9 @@ def test_a_file_of_the_first_version_is_brought_up_to_date(path):
             INSERT INTO pieces
                 SELECT number >> 36, number & 0xfffffffff, size, data, packed FROM numbered;
             DROP TABLE numbered;
+            DROP INDEX keys_by_time;
+            ALTER TABLE keys ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
+            UPDATE keys SET size = coalesce((SELECT max(p.start + p.size) FROM pieces p WHERE p.id = keys.id), 0);
             PRAGMA user_version = 1;
             """
         )

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from holdfast.session._subscribers import Hub, Subscriber
     from holdfast.session._turn import RecordedCall, ToolRun, Turn
     from holdfast.session._verification import Report, TamperedPlace, verify_log
-    from holdfast.session._work import Retry, encode_arguments
+    from holdfast.session._work import RERUN, Rerun, Retry, encode_arguments
     from holdfast.session._writer import Draft, Writer
     from holdfast.session.asks import (
         ANSWERS,
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
         whole_event,
     )
     from holdfast.session.session import Session
-    from holdfast.session.steps import RERUN, Rerun, StepCall, Steps, idempotency_key, step
+    from holdfast.session.steps import StepCall, Steps, idempotency_key, step
 
 # Loaded when first asked for: looking at a store opens no session.
 __getattr__ = lazy(
@@ -113,8 +113,8 @@ __getattr__ = lazy(
             "ANSWERS Answer Edited Result Waiting answered_already answered_by ask_id check_settled documents_of "
             "drop_answer expired give_answers is_due is_late kept_answers overdue read_answer take_answers waiting_of"
         ),
-        "_work": "Retry encode_arguments",
-        "steps": "RERUN Rerun StepCall Steps idempotency_key step",
+        "_work": "RERUN Rerun Retry encode_arguments",
+        "steps": "StepCall Steps idempotency_key step",
         "_verification": "TamperedPlace Report verify_log",
     },
 )

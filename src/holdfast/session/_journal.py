@@ -178,6 +178,8 @@ class Journal:
 
     def begin(self) -> None:
         """Take the session for writing now: from here on its state is the newest there is."""
+        if self.ready and not self.orphaned:
+            return
         with self.lock:
             self._check_writable()
             self.settle()

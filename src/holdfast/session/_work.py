@@ -47,10 +47,24 @@ class Retry(msgspec.Struct, frozen=True):
         return self.on if isinstance(self.on, tuple) else (self.on,)
 
 
+# Most values are of these, and need no closer look.
+_PLAIN = frozenset([bool, dict, float, int, list, str, tuple, type(None)])
+
+
+class Rerun:
+    """The value that a function given as ``unknown`` returns to run the step again."""
+
+    def __repr__(self) -> str:
+        return "RERUN"
+
+
+RERUN = Rerun()
+
+
 def encode_arguments(name: str, given: Any) -> bytes:
     """Return the arguments of a step as bytes that are always the same. Raises UsageError if they are not data."""
     try:
-        encoded = msgspec.json.encode(given, enc_hook=plain_object, order="deterministic")
+        encoded = _encoder.encode(given)
         if b"null" in encoded:  # which also stands for NaN and infinity
             json.dumps(msgspec.to_builtins(given, str_keys=True, enc_hook=plain_object), allow_nan=False)
         return encoded
@@ -113,14 +127,18 @@ def bound(fn: Work, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             given = signature.bind(*args, **kwargs).arguments
     except TypeError as error:
         raise UsageError(f"{name_of(fn)} cannot be called so: {error}") from error
-    from holdfast.session.session import Session
-
     # Defaults are not applied: a parameter added later must not change the identity of old steps.
     return {
         name: value
         for at, (name, value) in enumerate(given.items())
-        if not isinstance(value, Session) and not (at == 0 and name in ("self", "cls"))
+        if (type(value) in _PLAIN or not _is_session(value)) and not (at == 0 and name in ("self", "cls"))
     }
+
+
+def _is_session(value: Any) -> bool:
+    from holdfast.session.session import Session
+
+    return isinstance(value, Session)
 
 
 def as_returned(value: Any, fn: Work) -> Any:
@@ -146,6 +164,10 @@ def plain_object(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no plain data")
 
 
+# Encodes what is no plain data as its plain form, the same every time.
+_encoder = msgspec.json.Encoder(enc_hook=plain_object, order="deterministic")
+
+
 def is_async(fn: Work) -> bool:
     """Return whether a call of it has to be awaited."""
     return _look_at(fn).is_async
@@ -158,6 +180,8 @@ def is_lazy(fn: Work) -> bool:
 
 def is_undone(value: Any) -> bool:
     """Return whether a function returned something that has to be run first instead of a result."""
+    if type(value) in _PLAIN:
+        return False
     return inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value)
 
 

@@ -36,6 +36,7 @@ from holdfast.replay import StepState, read_recorded
 from holdfast.session._branches import EventFinder
 from holdfast.session._lifetime import message_of, shielded
 from holdfast.session._work import (
+    RERUN,
     Retry,
     Work,
     as_returned,
@@ -65,16 +66,6 @@ Unknown = Literal["raise", "rerun"] | Callable[[OutcomeUnknown], Any]
 
 _KEY_CHARS_MAX = 1024
 _find_unwritable = re.compile("[\0\ud800-\udfff]").search
-
-
-class Rerun:
-    """The value that a function given as ``unknown`` returns to run the step again."""
-
-    def __repr__(self) -> str:
-        return "RERUN"
-
-
-RERUN = Rerun()
 
 
 class _Act(NamedTuple):
@@ -142,6 +133,9 @@ class Steps:
         self._uncalled: dict[str, int] = {}  # attempts that began here, but whose function was not called
         self._finder: EventFinder | None = None
         self._modules: dict[str, str] = {}  # of functions that are known by their names
+        self._salt = ""  # of the digests; from the first event, and the same ever after
+        # A result that outlives a killed process goes to the medium with the next flush.
+        self._flushes_results = not session.store.capabilities.survives_kill
         self._newest: Event | None = None  # the result recorded last, for callers that wait for it
 
     @staticmethod
@@ -204,14 +198,16 @@ class Steps:
                 f"{step.name} is async, and once would only make a coroutine of it", remedy="Use `await s.aonce(…)`."
             )
         protocol = self._protocol(step)
-        go_on = functools.partial(next, protocol)
         try:
+            act = next(protocol)
             while True:
-                act = go_on()
+                value: Any = None
+                failure: BaseException | None = None
                 try:
-                    go_on = functools.partial(protocol.send, act.wait())
+                    value = act.wait()
                 except BaseException as error:  # noqa: BLE001 - the protocol says what it means
-                    go_on = functools.partial(protocol.throw, error)
+                    failure = error
+                act = protocol.send(value) if failure is None else protocol.throw(failure)
         except StopIteration as end:
             return end.value
         except RuntimeError as error:
@@ -222,20 +218,21 @@ class Steps:
     async def arun(self, step: StepCall) -> Any:
         """Run a step that was checked, without blocking the event loop."""
         protocol = self._protocol(step)
-        go_on = functools.partial(next, protocol)
         try:
+            act = next(protocol)
             while True:
-                act = go_on()
+                value, failure = None, None
                 try:
-                    go_on = functools.partial(protocol.send, await act.await_())
+                    value = await act.await_()
                 except BaseException as error:  # noqa: BLE001 - the protocol says what it means
-                    go_on = functools.partial(protocol.throw, error)
+                    failure = error
+                act = protocol.send(value) if failure is None else protocol.throw(failure)
         except StopIteration as end:
             return end.value
 
     def _protocol(self, step: StepCall) -> Protocol:
         """Run all of a step but the waiting, which differs between sync and async callers."""
-        known = self._session.live_state.steps.get(step.key)
+        known = self._journal.live_state.steps.get(step.key)
         if known is None or known.status != "done":
             mine = _Stay()
             try:
@@ -243,7 +240,7 @@ class Steps:
                 # Taken first: another process may have done the step since this one opened the session, and only the
                 # holder knows the newest state.
                 self.begin()
-                known = yield from self._settle(step, self._session.live_state.steps.get(step.key))
+                known = yield from self._settle(step, self._journal.live_state.steps.get(step.key))
             finally:
                 try:
                     self._leave(step.key, mine)
@@ -271,6 +268,9 @@ class Steps:
             self._finder.keep(self._newest)
         return self._finder.find(seq)
 
+    def _flush(self) -> _Act:
+        return _Act(self._session.barrier, self._session.abarrier)
+
     def _settle(self, step: StepCall, known: StepState | None) -> Generator[_Act, Any, StepState]:
         """Bring a step to its end: done, or an exception with the reason."""
         attempt = 1
@@ -283,27 +283,28 @@ class Steps:
                     yield from self._wait_to_retry(step, known)
             # If the disk failed before the call, this process knows that nothing happened.
             elif self._uncalled.get(step.key) != known.attempt and (yield from self._resolve(step, known)):
-                return self._session.live_state.steps[step.key]
+                return self._journal.live_state.steps[step.key]
             attempt = known.attempt + 1
         while True:
             self._begin(step, attempt)
             self._uncalled[step.key] = attempt
-            yield _Act(self._session.barrier, self._session.abarrier)
+            yield self._flush()
             self._uncalled.pop(step.key, None)
             try:
                 value = self._ended(step, (yield self._call(step)))
             except BaseException as error:
                 wait_s = self._fail(step, attempt, error)
-                if self._session.live_state.steps[step.key].status == "failed":
-                    yield from self._make_safe()  # with the time of the next attempt
+                if self._flushes_results and self._journal.live_state.steps[step.key].status == "failed":
+                    yield self._flush()  # with the time of the next attempt
                 if wait_s is None:
                     raise
                 yield _sleep(wait_s)
                 attempt += 1
             else:
                 self._done(step, attempt, value)
-                yield from self._make_safe()
-                return self._session.live_state.steps[step.key]
+                if self._flushes_results:
+                    yield self._flush()
+                return self._journal.live_state.steps[step.key]
 
     def _wait_to_retry(self, step: StepCall, known: StepState) -> Protocol:
         retry = step.retry
@@ -325,7 +326,7 @@ class Steps:
         """Decide about a step that began and did not end; return whether its result was found."""
         if step.unknown == "rerun":
             return False
-        steps = self._session.live_state.steps
+        steps = self._journal.live_state.steps
         inner = [name for name, one in steps.items() if one.parent == step.key and one.status == "done"]
         of_these = f"; done inside of it: {', '.join(inner)}" if inner else ""
         error = OutcomeUnknown(
@@ -345,7 +346,8 @@ class Steps:
         if found is RERUN:
             return False
         self._done(step, known.attempt, found, found=True)
-        yield from self._make_safe()
+        if self._flushes_results:
+            yield self._flush()
         return True
 
     def _enter(self, key: str, mine: _Stay) -> Protocol:
@@ -364,18 +366,20 @@ class Steps:
             yield _Act(end.result, functools.partial(shielded, end))
 
     def _leave(self, key: str, mine: _Stay) -> None:
-        with self._guard:
-            if self._busy.get(key) is mine:
-                del self._busy[key]
+        if self._busy.get(key) is mine:
+            with self._guard:
+                self._busy.pop(key, None)
         if mine.waited_for is not None and not mine.waited_for.done():
             mine.waited_for.set_result(None)
 
     def _begin(self, step: StepCall, attempt: int) -> None:
         data = {"step": step.key, "name": step.name, "digest": self._digest(step), "attempt": attempt}
         frame = _running.get()
-        within = frame.key if frame is not None and frame.session is self._session else None
-        names = {"parent": step.parent or within, "call": step.call}
-        data |= {name: value for name, value in names.items() if value is not None}
+        parent = step.parent or (frame.key if frame is not None and frame.session is self._session else None)
+        if parent is not None:
+            data["parent"] = parent
+        if step.call is not None:
+            data["call"] = step.call
         redactor = self._journal.options.redactor
         if redactor is not None and redactor.data("step", {"step": step.key}).data["step"] != step.key:
             # Under another name it would never be found again, and be done twice.
@@ -383,7 +387,7 @@ class Steps:
                 "the key of a step holds a secret, and would be recorded without it",
                 remedy="Choose a key that holds no secret.",
             )
-        self._session.append("step", data)
+        self._journal.record("step", data)
 
     def _call(self, step: StepCall) -> _Act:
         frame = _Frame(self._session, step.key, _running.get())
@@ -441,9 +445,9 @@ class Steps:
             wait_s = float(retry.wait_s)
             data["retry_at"] = int((time.time() + wait_s) * 1000)
         try:
-            self._session.append("step_result", data | {"error": {"message": message_of(error), "kinds": kinds}})
+            self._journal.record("step_result", data | {"error": {"message": message_of(error), "kinds": kinds}})
         except SecretFound as secret:
-            self._session.append("step_result", data | {"error": {"message": secret.message, "kinds": kinds}})
+            self._journal.record("step_result", data | {"error": {"message": secret.message, "kinds": kinds}})
         return wait_s
 
     def _done(self, step: StepCall, attempt: int, value: Any, *, found: bool = False) -> None:
@@ -458,23 +462,18 @@ class Steps:
         else:
             data["value"] = kept
         try:
-            self._newest = self._session.append("step_result", data)
+            self._newest = self._journal.record("step_result", data)
         except (DataError, SecretFound, ValueError, RecursionError) as error:
             data.pop("value", None)
             data["unstored"] = error.message if isinstance(error, HoldfastError) else message_of(error)
-            self._session.append("step_result", data)
+            self._journal.record("step_result", data)
 
     def idempotency_key(self, key: str) -> str:
         """Return a step's key for other services: the same at each attempt, and in a fork made of the session."""
-        state = self._session.live_state
+        state = self._journal.live_state
         known = state.steps.get(key)
         log = (known.log if known is not None else None) or state.log or ""
         return blake2b(key.encode(), key=log.encode()[:64], digest_size=16).hexdigest()
-
-    def _make_safe(self) -> Protocol:
-        """Flush a result unless it survives until the next flush carries it to the medium."""
-        if not self._session.store.capabilities.survives_kill:
-            yield _Act(self._session.barrier, self._session.abarrier)
 
     def _check_same(self, step: StepCall, known: StepState) -> None:
         if known.digest != self._digest(step):
@@ -486,7 +485,8 @@ class Steps:
             )
 
     def _digest(self, step: StepCall) -> str:
-        return step.digest(self._session.live_state.first_log or "")
+        self._salt = self._salt or self._journal.live_state.first_log or ""
+        return step.digest(self._salt)
 
 
 def _sleep(seconds: float) -> _Act:

@@ -113,7 +113,7 @@ def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
 
 def connect_file(path: str) -> Connection:
     """Open a lasting file, as it is; transactions are the caller's. Raises as :func:`failures` says."""
-    with failures(f"opening {path}"):
+    with failures("opening", path):
         connection = _open(path, timeout=_WAIT_TO_WRITE_S, isolation_level=None)
         try:
             connection.execute("PRAGMA trusted_schema=OFF")
@@ -129,7 +129,7 @@ def use_wal(connection: Connection, path: str) -> None:
     The caller also has to copy the log into the file now and then (``PRAGMA wal_checkpoint``): left to
     SQLite, a commit would wait for that. Only a log that is far too long is copied anyway.
     """
-    with failures(f"opening {path}"):
+    with failures("opening", path):
         if _wal_mode(connection) != "wal":
             raise Unavailable(
                 f"{path}: SQLite cannot keep a write-ahead log there", remedy="Keep the file on a local disk."
@@ -176,13 +176,21 @@ def connect_memory() -> Connection:
     return _open(":memory:")
 
 
-@contextmanager
-def failures(doing: str) -> Iterator[None]:
+class failures:  # noqa: N801 - a context manager, which as a generator would take as long as a third of an append
     """Turn errors of SQLite into ours: StoreFull, Unavailable, Forbidden, or Damaged for a broken file."""
-    try:
-        yield
-    except sqlite_errors() as error:
-        raise _typed(error, doing) from error
+
+    __slots__ = ("_doing",)
+
+    def __init__(self, *doing: str) -> None:
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        """Nothing is to be done yet."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Raise our error in place of one of SQLite."""
+        if error is not None and isinstance(error, sqlite_errors()):
+            raise _typed(error, " ".join(self._doing)) from error
 
 
 def _typed(error: Exception, doing: str) -> HoldfastError:

@@ -58,28 +58,28 @@ class SharedDatabase:
         sync of ``key`` covers it.
         """
         self._renew_after_fork()
-        with self._write_lock, failures(f"writing {self.path}"):
-            if self._dead is not None:
-                raise self._dead.with_traceback(None)
-            connection = self._writer or self._open_to_write()
+        with self._write_lock, failures("writing", self.path):
+            connection = self._to_write()
             with transaction(connection):
                 result = work(connection)
-            self._written += 1
-            self._last[key] = self._written
-            if len(self._last) > _KEYS_KEPT_MAX:
-                # An unknown key is synced with all others: never too little.
-                done = self._synced
-                self._last = {one: last for one, last in self._last.items() if last > done}
+            self._note(key)
         return result
 
-    def execute(self, query: str, values: Sequence[Any] = ()) -> int:
+    def execute(self, query: str, values: Sequence[Any] = (), key: str = "") -> int:
         """Run one statement as a transaction of its own; return how many rows it changed."""
-        return self.write(lambda connection: connection.execute(query, values).rowcount)
+        self._renew_after_fork()
+        with self._write_lock, failures("writing", self.path):
+            connection = self._to_write()
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")  # of one that was interrupted on its way out
+            changed = connection.execute(query, values).rowcount
+            self._note(key)
+        return changed
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query; none if there is no file yet."""
         self._renew_after_fork()
-        with self._read_lock, failures(f"reading {self.path}"):
+        with self._read_lock, failures("reading", self.path):
             if self._reader is None:
                 if not os.path.exists(self.path):
                     return []
@@ -117,7 +117,7 @@ class SharedDatabase:
         if not os.path.exists(self.path):
             return True
         self._renew_after_fork()
-        with self._write_lock, failures(f"writing {self.path}"):
+        with self._write_lock, failures("writing", self.path):
             connection = self._writer or self._open_to_write()
             connection.execute("VACUUM")
             busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
@@ -155,9 +155,24 @@ class SharedDatabase:
                 self._log = None
             open_ones = [self._copier, self._reader, self._writer]
             self._copier = self._reader = self._writer = None
-            with failures(f"closing {self.path}"), contextlib.ExitStack() as stack:
+            with failures("closing", self.path), contextlib.ExitStack() as stack:
                 for connection in filter(None, open_ones):
                     stack.callback(connection.close)
+
+    def _to_write(self) -> Connection:
+        """Return the connection for writing, for the holder of its lock. Raises SyncFailed once a sync has failed."""
+        if self._dead is not None:
+            raise self._dead.with_traceback(None)
+        return self._writer or self._open_to_write()
+
+    def _note(self, key: str) -> None:
+        """Note that a key was written, for the sync that has to cover it."""
+        self._written += 1
+        self._last[key] = self._written
+        if len(self._last) > _KEYS_KEPT_MAX:
+            # An unknown key is synced with all others: never too little.
+            done = self._synced
+            self._last = {one: last for one, last in self._last.items() if last > done}
 
     def _renew_after_fork(self) -> None:
         """In a forked child drop the parent's connections: it must not even close them."""
@@ -279,7 +294,7 @@ class SharedDatabase:
             if self._copier is None:
                 self._copier = self._open(create=False)
             # As far as no other connection is reading or writing that just now.
-            with failures(f"writing {self.path}"):
+            with failures("writing", self.path):
                 self._copier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 

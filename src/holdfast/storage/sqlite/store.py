@@ -6,7 +6,9 @@ that any session appended before it, so that many sessions share each sync.
 
 from __future__ import annotations
 
+import functools
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -81,15 +83,22 @@ class SQLiteStore(LeasedStore):
         return tables.entry_of(rows[0]) if rows else None
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
-        """The keys that changed, by the number of each change."""
+        """The keys that changed, by the number of each change and by its time."""
         check_prefix(prefix)
-        identity, rows = self.database.identity(), self.database.read("SELECT version FROM store")
+        now_ms, identity = tables.now_ms(), self.database.identity()
+        rows = self.database.read("SELECT version FROM store")
         now = tables.number(rows[0][0]) if rows else 0
-        name, _, number = mark.partition(":")
-        if name != identity or not number.isdecimal() or int(number) > now:
-            return Changes(f"{identity}:{now}", None, listed=False)
-        rows = self.database.read("SELECT key FROM keys WHERE folder = ? AND version > ?", (prefix, int(number)))
-        return Changes(f"{identity}:{now}", frozenset(row[0] for row in rows), listed=False)
+        next_mark = f"{identity}:{now}:{now_ms}"
+        name, number, noted_ms = (*mark.split(":"), "", "")[:3]
+        if name != identity or not number.isdecimal() or not noted_ms.isdecimal() or int(number) > now:
+            return Changes(next_mark, None, listed=False)
+        # A row that changed shortly before the mark was taken stood for appends that came after it, too.
+        rows = self.database.read(
+            "SELECT key FROM keys WHERE folder = ? AND version > ?"
+            " UNION SELECT key FROM keys WHERE folder = ? AND modified BETWEEN ? AND ?",
+            (prefix, int(number), prefix, int(noted_ms) - 2 * tables.NOTED_MS, int(noted_ms)),
+        )
+        return Changes(next_mark, frozenset(row[0] for row in rows), listed=False)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
         """Every key with any data, and the number of its row."""
@@ -169,7 +178,7 @@ class SQLiteStore(LeasedStore):
             )
             for name, data in (documents or {}).items():
                 tables.put_document(connection, id, name, data)
-            tables.describe(connection, id, size, new=True)
+            tables.describe(connection, id, new=True)
 
         self.database.write(work)
         self.database.sync()
@@ -220,6 +229,7 @@ class SQLiteStore(LeasedStore):
 
 # The parts of one key in a SQLite store: its log, its documents, its lease.
 _KEPT_BYTES_MAX = 1 << 20
+_QUICK_BYTES_MAX = 32 << 30  # far from the largest size, which only the other way checks
 _RENEW = "UPDATE keys SET expires = ? WHERE key = ? AND epoch = ? AND holder IS NOT NULL"
 
 
@@ -233,27 +243,39 @@ class SQLiteLog(Log):
         self._synced = 0
         self._kept: list[bytes] = []
         self._lock = threading.Lock()
+        self._noted_until_s = 0.0  # the row is known to have changed shortly before
 
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
         """One transaction that is committed, not synced. Fenced if another writer took over."""
-
-        def work(connection: Connection) -> None:
-            found = connection.execute(
-                "UPDATE keys SET size = size + ?, modified = ?, version = ?,"
-                " generation = CASE generation WHEN 0 THEN ? ELSE generation END"
-                " WHERE key = ? AND epoch = ? AND archived = 0 RETURNING id, size",
-                (len(data), tables.now_ms(), version := tables.next_version(connection), version, self._key, epoch),
-            ).fetchall()
-            if not found:
-                found = [self._restored(connection, len(data), epoch)]
-            id, size = found[0]
-            tables.insert_piece(connection, id, size - len(data), data)
-
-        self._database.write(work, self._key)
+        now_s = time.monotonic()  # as well as the row's time: the clock may be set forward
+        if now_s > self._noted_until_s or not self._append_quickly(tables.parts(data), epoch):
+            size = self._database.write(functools.partial(self._append, data, epoch), self._key)
+            self._noted_until_s = now_s + tables.NOTED_MS / 1000 if size < _QUICK_BYTES_MAX else 0.0
         with self._lock:
             self._appended += len(data)
             if self._appended - self._synced <= _KEPT_BYTES_MAX:
                 self._kept.append(data)
+
+    def _append_quickly(self, parts: list[bytes], epoch: int) -> bool:
+        """Add to the pieces alone, soon after the row was changed; return whether the row allowed it."""
+        now = tables.now_ms()
+        rows = [(len(part), part, self._key, epoch, now - tables.NOTED_MS, now) for part in parts]
+        if len(rows) == 1:
+            return self._database.execute(tables.APPEND, rows[0], self._key) == 1
+        return self._database.write(lambda db: db.executemany(tables.APPEND, rows).rowcount, self._key) == len(rows)
+
+    def _append(self, data: bytes, epoch: int, connection: Connection) -> int:
+        """Add a piece and note the change in the row; return the size of the log."""
+        version = tables.next_version(connection)
+        found = connection.execute(
+            "UPDATE keys SET modified = ?, version = ?,"  # noqa: S608 - our own text
+            " generation = CASE generation WHEN 0 THEN ? ELSE generation END"
+            f" WHERE key = ? AND epoch = ? AND archived = 0 RETURNING id, {tables.SIZE}",
+            (tables.now_ms(), version, version, self._key, epoch),
+        ).fetchall()
+        id, size = found[0] if found else self._restored(connection, epoch)
+        tables.insert_piece(connection, id, tables.size(size), data)
+        return int(size) + len(data)
 
     def sync(self) -> None:
         """Everything in the file becomes durable; simultaneous callers are served too."""
@@ -267,7 +289,8 @@ class SQLiteLog(Log):
     def read(self, start: int = 0) -> Iterator[bytes]:
         """Some pieces at a time, so that no writer has to wait for a reader."""
         rows = self._database.read(
-            "SELECT id, generation, size FROM keys WHERE key = ? AND generation > 0", (self._key,)
+            f"SELECT id, generation, {tables.SIZE} FROM keys WHERE key = ? AND generation > 0",  # noqa: S608 - our text
+            (self._key,),
         )
         if not rows:
             return
@@ -278,7 +301,7 @@ class SQLiteLog(Log):
         )
 
     def size(self) -> int:
-        rows = self._database.read("SELECT size FROM keys WHERE key = ?", (self._key,))
+        rows = self._database.read(f"SELECT {tables.SIZE} FROM keys WHERE key = ?", (self._key,))  # noqa: S608
         return tables.size(rows[0][0]) if rows else 0
 
     def cut(self, offset: int, epoch: int) -> None:
@@ -293,7 +316,7 @@ class SQLiteLog(Log):
             tables.put_document(connection, row.id, f"quarantine/torn-{offset}-{etag_of(torn)[:8]}", torn)
             tables.forget_pieces(connection, row.id)
             tables.insert_frames(connection, row.id, whole[:offset], archived=False)
-            tables.describe(connection, row.id, offset)
+            tables.describe(connection, row.id)
 
         self._database.write(work)
         self._database.sync()
@@ -309,7 +332,7 @@ class SQLiteLog(Log):
                 tables.put_document(connection, row.id, f"quarantine/generation-{row.generation}", old)
             tables.forget_pieces(connection, row.id)
             tables.insert_frames(connection, row.id, new, archived=False)
-            tables.describe(connection, row.id, len(new), new=True)
+            tables.describe(connection, row.id, new=True)
 
         self._database.write(work)
         self._database.sync()
@@ -330,19 +353,18 @@ class SQLiteLog(Log):
     def close(self) -> None:
         """The file stays open for the store."""
 
-    def _restored(self, connection: Connection, size: int, epoch: int) -> tuple[int, int]:
+    def _restored(self, connection: Connection, epoch: int) -> tuple[int, int]:
         """Handle an append that found no row: it was the first, the log is archived, or it is fenced."""
         row = tables.key_row(connection, self._key)
         if row is None and epoch == 0:
-            id = tables.made_row(connection, self._key)
+            id, size = tables.made_row(connection, self._key), 0
         elif row is not None and row.epoch == epoch and row.archived:
-            id = row.id
-            tables.repack(connection, id, row.size, archived=False)
+            id, size = row.id, row.size
+            tables.repack(connection, id, size, archived=False)
         else:
             raise stale(self._key)
-        before = row.size if row else 0
-        tables.describe(connection, id, before + size, new=row is None)
-        return id, before + size
+        tables.describe(connection, id, new=row is None)
+        return id, size
 
 
 class SQLiteDocuments(Documents):

@@ -33,10 +33,19 @@ _NUMBER_MAX = (1 << 63) - 1  # the largest number of SQLite
 _FOLDER = os.path.join(os.path.dirname(__file__), "migrations")
 _loader: Any = __spec__.loader
 SCHEMA: tuple[str, ...] = tuple(
-    _loader.get_data(os.path.join(_FOLDER, name)).decode() for name in ("0001_keys.sql", "0002_numbered_pieces.sql")
+    _loader.get_data(os.path.join(_FOLDER, name)).decode()
+    for name in ("0001_keys.sql", "0002_numbered_pieces.sql", "0003_sizes_of_pieces.sql")
 )
 
-ENTRY = "SELECT key, size, modified, generation, version, id FROM keys"
+# The number after a log's last byte, for a query of keys.
+_BEGIN = f"(id << {_PLACE_BITS})"
+_END = (
+    f"coalesce((SELECT number + size FROM pieces"  # noqa: S608 - our own text
+    f" WHERE number BETWEEN {_BEGIN} AND {_BEGIN} + {_PLACES}"
+    f" ORDER BY number DESC LIMIT 1), {_BEGIN})"
+)
+SIZE = f"{_END} - {_BEGIN}"
+ENTRY = f"SELECT key, {SIZE}, modified, generation, version, id FROM keys"  # noqa: S608
 _READ = (
     f"SELECT number & {_PLACES}, size, data, packed FROM pieces"  # noqa: S608 - a number of ours
     " WHERE number >= coalesce((SELECT max(number) FROM pieces WHERE number BETWEEN ? AND ?), ?)"
@@ -46,6 +55,17 @@ _READ = (
 )
 
 _INSERT = "INSERT INTO pieces (number, size, data, packed) VALUES (?, ?, ?, ?)"
+APPEND = (
+    "INSERT INTO pieces (number, size, data, packed)"  # noqa: S608
+    f" SELECT {_END}, ?, ?, 0 FROM keys"
+    " WHERE key = ? AND epoch = ? AND archived = 0 AND generation > 0 AND modified BETWEEN ? AND ?"
+)
+"""Append a piece to a log whose row says that it was changed in a span of time; else insert nothing.
+
+It writes one page, where the row, its index and the number of the change are three more.
+"""
+NOTED_MS = 100
+"""How long after the row of a log was changed pieces may be added without changing it again."""
 
 
 class KeyRow:
@@ -65,7 +85,8 @@ class KeyRow:
 def key_row(connection: Connection, key: str) -> KeyRow | None:
     """Return the row of a key, or None."""
     found = connection.execute(
-        "SELECT id, generation, size, archived, epoch, holder, expires FROM keys WHERE key = ?", (key,)
+        f"SELECT id, generation, {SIZE}, archived, epoch, holder, expires FROM keys WHERE key = ?",  # noqa: S608
+        (key,),
     ).fetchone()
     return None if found is None else KeyRow(found)
 
@@ -162,13 +183,13 @@ def forget_pieces(connection: Connection, id: int) -> None:
     connection.execute("DELETE FROM pieces WHERE number BETWEEN ? AND ?", (first, first + _PLACES))
 
 
-def describe(connection: Connection, id: int, size: int, *, new: bool = False) -> None:
-    """Note the size of a changed log; with ``new`` it is another generation."""
+def describe(connection: Connection, id: int, *, new: bool = False) -> None:
+    """Note that a log changed; with ``new`` it is another generation."""
     version = next_version(connection)
     connection.execute(
-        "UPDATE keys SET size = ?, modified = ?, version = ?, archived = 0,"
+        "UPDATE keys SET modified = ?, version = ?, archived = 0,"
         " generation = CASE WHEN ? OR generation = 0 THEN ? ELSE generation END WHERE id = ?",
-        (size, now_ms(), version, new, version, id),
+        (now_ms(), version, new, version, id),
     )
 
 
@@ -185,20 +206,20 @@ def insert_piece(connection: Connection, id: int, start: int, data: bytes, *, pa
     if start + len(data) > _PLACES:
         # One byte more would be in the range of another key.
         raise StoreFull("a log in SQLite has at most 64 GiB", remedy="Begin another session.")
-    if pack or not _ROW_BYTES < len(data) <= _CUT_BYTES_MAX:
-        kept = packed(data) if pack else bytes(data)
-        connection.execute(_INSERT, (_number(id, start), len(data), kept, pack))
+    if pack:
+        connection.execute(_INSERT, (_number(id, start), len(data), packed(data), pack))
         return
-    rows = -(-len(data) // _ROW_BYTES)
-    step = -(-len(data) // rows)
-    connection.executemany(
-        _INSERT,
-        [
-            (_number(id, start + at), len(part), part, False)
-            for at in range(0, len(data), step)
-            for part in [bytes(data[at : at + step])]
-        ],
-    )
+    for part in parts(data):
+        connection.execute(_INSERT, (_number(id, start), len(part), part, pack))
+        start += len(part)
+
+
+def parts(data: bytes) -> list[bytes]:
+    """Return the rows into which a piece is cut."""
+    if not _ROW_BYTES < len(data) <= _CUT_BYTES_MAX:
+        return [bytes(data)]
+    step = -(-len(data) // -(-len(data) // _ROW_BYTES))
+    return [bytes(data[at : at + step]) for at in range(0, len(data), step)]
 
 
 def insert_frames(connection: Connection, id: int, data: bytes, *, archived: bool) -> None:
@@ -250,7 +271,7 @@ def entry_of(row: tuple[str, int, int, int, int, int]) -> Entry:
     key, size, modified, generation, version, id = row
     if not (is_size(size) and type(modified) is int):
         size = modified = 0
-    return Entry(key, size, modified, f"{generation}-{version}", str(id))
+    return Entry(key, size, modified, f"{generation}-{version}-{size}", str(id))
 
 
 def number(value: object) -> int:
