@@ -12,7 +12,7 @@ from postgres_sessions import QUICK, found, ids, run, say
 import holdfast
 from holdfast.catalog import _catalog, _catch_up
 from holdfast.catalog._faults import IndexDamaged, IndexMoved
-from holdfast.catalog._usage import Price, Prices
+from holdfast.catalog._prices import Price, Prices
 from holdfast.catalog.postgres.index import PostgresIndex
 from holdfast.errors import Unavailable
 from holdfast.storage.postgres import link

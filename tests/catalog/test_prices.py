@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from holdfast._config import configuration, load_prices, prices_file
 from holdfast.catalog import Tally
 from holdfast.catalog._data import read_data
-from holdfast.catalog._usage import Price, Prices, Spent, cost_of, price_list, read_prices
+from holdfast.catalog._prices import Price, Prices, cost_of, price_list, read_prices
+from holdfast.catalog._usage import Spent
 from holdfast.errors import UsageError
 from holdfast.model import Event
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.catalog import Tally, _figures, _stats
+from holdfast.catalog._prices import Price, Prices
 from holdfast.catalog._stats import Counter, Wanted, timeline_of
-from holdfast.catalog._usage import Calendar, Price, Prices
+from holdfast.catalog._usage import Calendar
 from holdfast.errors import UsageError
 from holdfast.model import Event, SessionMetadata
 

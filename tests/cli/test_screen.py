@@ -14,7 +14,7 @@ from holdfast.apps.cli._failure import explain, suggestion, tell
 from holdfast.apps.cli._options import complete_id
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.cli._screen import Screen
-from holdfast.apps.cli.show import print_recovery
+from holdfast.apps.cli.recover import print_recovery
 from holdfast.apps.render.page import STYLES, Column, Span
 from holdfast.replay import Recovery, sanitize
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._index import Row, make_page, shown
     from holdfast.catalog._look import look
     from holdfast.catalog._newest import Listed, Newest, Number, newest
+    from holdfast.catalog._prices import Prices, cost_of, read_prices
     from holdfast.catalog._retention import (
         Policy,
         RetentionDecision,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._stats import Timeline, TurnFigures, Wanted, count_index, timeline_of
     from holdfast.catalog._tally import Tally
     from holdfast.catalog._topics import Topic, topics
-    from holdfast.catalog._usage import Calendar, Prices, cost_of, read_prices
+    from holdfast.catalog._usage import Calendar
 
 # Loaded when first asked for: a program that only records needs none of it.
 __getattr__ = lazy(
@@ -76,7 +77,8 @@ __getattr__ = lazy(
         "_stats": "Timeline TurnFigures Wanted count_index timeline_of",
         "_tally": "Tally",
         "_topics": "Topic topics",
-        "_usage": "Calendar Prices cost_of read_prices",
+        "_prices": "Prices cost_of read_prices",
+        "_usage": "Calendar",
     },
 )
 

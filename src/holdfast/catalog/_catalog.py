@@ -22,7 +22,7 @@ from holdfast.storage import Store, forks
 from holdfast.storage.sqlite import connect, discard, failures, file_mark, is_busy, sqlite_errors
 
 if TYPE_CHECKING:
-    from holdfast.catalog._usage import Prices
+    from holdfast.catalog._prices import Prices
     from holdfast.replay import AskState
     from holdfast.storage.postgres import ServerLink
 

@@ -18,7 +18,7 @@ from holdfast.storage import Store, Worker, forks
 
 if TYPE_CHECKING:
     from holdfast.catalog._catalog import Catalog
-    from holdfast.catalog._usage import Prices
+    from holdfast.catalog._prices import Prices
     from holdfast.session import Session
 
 _TICK_S = 2.0

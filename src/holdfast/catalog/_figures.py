@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.catalog._usage import Bill, Moment, Spent, ToolHours, add_all
+from holdfast.catalog._prices import Bill
+from holdfast.catalog._usage import Moment, Spent, ToolHours, add_all
 from holdfast.model import struct_html, struct_repr
 
 By = Literal["day", "week", "month"]

@@ -15,8 +15,8 @@ from holdfast.model import START, Event, Position, SessionMetadata, fold_id
 
 if TYPE_CHECKING:
     from holdfast.catalog._catch_up import Hear
+    from holdfast.catalog._prices import Prices
     from holdfast.catalog._search import Asked, Hit
-    from holdfast.catalog._usage import Prices
     from holdfast.storage import Store
 
 PREFIX = "sessions/"

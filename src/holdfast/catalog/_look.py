@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from holdfast.catalog._index import NEVER_READ, IndexUpdate, Kept, Row, Trace
+from holdfast.catalog._prices import Prices, cost_of
 from holdfast.catalog._tally import TELLING, Tally
 from holdfast.catalog._topics import auto_tags
-from holdfast.catalog._usage import Prices, cost_of
 from holdfast.errors import Damaged, HoldfastError, InvalidData, KeyMissing, StoreError, TooNew
 from holdfast.model import START, SessionMetadata
 from holdfast.replay import Fold, Permissions, State, ToolState, check_format, describe, needs_interruption

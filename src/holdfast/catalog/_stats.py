@@ -14,21 +14,9 @@ from holdfast.catalog._data import without_check
 from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._figures import By, Period, SessionFigures, Share, Stats, Sum, Sums, ToolFigures, TopicCount
 from holdfast.catalog._index import Index
+from holdfast.catalog._prices import Bill, Prices, bill_of, price_spent, whole_bill
 from holdfast.catalog._tally import SHAPE, Tally
-from holdfast.catalog._usage import (
-    HOUR_MS,
-    LATENCY_BOUNDS_MS,
-    Bill,
-    Calendar,
-    Hour,
-    Prices,
-    Spent,
-    ToolHours,
-    add_all,
-    bill_of,
-    price_spent,
-    whole_bill,
-)
+from holdfast.catalog._usage import HOUR_MS, LATENCY_BOUNDS_MS, Calendar, Hour, Spent, ToolHours, add_all
 from holdfast.model import Event, LazyDecoder, SessionMetadata
 
 UNTAGGED = "(none)"

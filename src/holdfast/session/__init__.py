@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.session._follower import Follower
     from holdfast.session._keeper import Timers
     from holdfast.session._lifetime import WhenForgotten, in_event_loop, in_thread, uncancelled
-    from holdfast.session._loader import Loaded, Snapshot, Snapshots, load, load_state_at, unreadable_from
+    from holdfast.session._loader import Loaded, Snapshot, Snapshots, is_alive, load, load_state_at, unreadable_from
     from holdfast.session._observers import Finished, Observer, Observers
     from holdfast.session._opening import (
         Durability,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         Resume,
         check_title,
         check_wait,
-        is_alive,
     )
     from holdfast.session._parts import MemoryPriority, MemoryScope, NotStoredWarning
     from holdfast.session._repair import gather, repair_log
@@ -91,8 +90,8 @@ __getattr__ = lazy(
         "_conversation": "log_recovery",
         "_keeper": "Timers",
         "_lifetime": "WhenForgotten in_event_loop in_thread uncancelled",
-        "_loader": "Loaded Snapshot Snapshots load load_state_at unreadable_from",
-        "_opening": "Durability Opening Options Patience Repair Resume check_title check_wait is_alive",
+        "_loader": "Loaded Snapshot Snapshots is_alive load load_state_at unreadable_from",
+        "_opening": "Durability Opening Options Patience Repair Resume check_title check_wait",
         "_parts": "MemoryPriority MemoryScope NotStoredWarning",
         "_subscribers": "Hub Subscriber",
         "_turn": "RecordedCall ToolRun Turn",

@@ -17,7 +17,7 @@ from holdfast.errors import Damaged, SecurityError, StoreError, Tampered, TooNew
 from holdfast.model import START, Event, Gap, LazyDecoder, Limits, LineReader, Position, is_as_written
 from holdfast.replay import Fold, State, check_format
 from holdfast.session.reader import chunks_after, fits, reader_at, whole_end
-from holdfast.storage import Documents, Log, zstd_module
+from holdfast.storage import Documents, Log, is_at_work, zstd_module
 
 _FOLDER = "snapshots/"
 _SUFFIX = ".json"
@@ -264,6 +264,12 @@ def load(
         if mine and one.offset > loaded.position.offset:
             loaded.ahead = one
     return loaded
+
+
+def is_alive(state: State) -> bool:
+    """Return whether the last writer may still be running, by its opening event: turns in a log do not show that."""
+    last = state.last_open
+    return last is not None and not last.closed and is_at_work(last.pid, last.host)
 
 
 def load_whole(log: Log, more: Iterable[bytes]) -> Loaded:

@@ -15,7 +15,7 @@ from holdfast.model import FORMAT_VERSION, VERSION, Limits, Notice, Position, ch
 from holdfast.replay import Fold, State, needs_interruption
 from holdfast.session._agent_documents import AgentMemory
 from holdfast.session._clock import Clock, now_ms, random_hex
-from holdfast.session._loader import Loaded, find_loss, load
+from holdfast.session._loader import Loaded, find_loss, is_alive, load
 from holdfast.session._writer import Draft, Writer
 from holdfast.storage import Store, check_clash, check_made, is_at_work
 
@@ -63,12 +63,6 @@ class Patience:
     def stop(self) -> None:
         """Wait no longer than the current step."""
         self._until = 0.0
-
-
-def is_alive(state: State) -> bool:
-    """Return whether the last writer may still be running, by its opening event: turns in a log do not show that."""
-    last = state.last_open
-    return last is not None and not last.closed and is_at_work(last.pid, last.host)
 
 
 Resume = Literal["auto", "always", "never"]

@@ -25,7 +25,6 @@ from holdfast.model import (
     struct_html,
     struct_repr,
 )
-from holdfast.session._branches import is_foreign
 from holdfast.session._loader import PrefixChain, Snapshots, find_loss, load, prefix_digest
 from holdfast.session.reader import references
 from holdfast.storage import Documents, Log
@@ -157,8 +156,10 @@ def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads)
     position = read.position
     snapshots = {seq: mark is not None and mark[0] <= position.offset for seq, mark in marks.items()}
     damage = log.damage()
-    if log.unseal is None and read.torn and not read.events and not damage and is_foreign(log):
-        damage = _FOREIGN
+    if log.unseal is None and read.torn and not read.events and not damage:
+        from holdfast.session._branches import is_foreign
+
+        damage = _FOREIGN if is_foreign(log) else damage
     tampered = read.tampered + ([] if read.gaps else _check_prefixes(prefixes, chain))
     gaps = read.gaps
     # The log had more at its end once.

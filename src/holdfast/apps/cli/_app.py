@@ -112,7 +112,7 @@ _SUBJECTS = {
     "inbox": "approve deny waiting",
     "keys": "decrypt encrypt rotate",
     "labels": "pin tag title",
-    "show": "recover snapshots",
+    "show": "snapshots",
     "stats": "metrics",
     "trash": "archive delete erase prune undelete",
 }

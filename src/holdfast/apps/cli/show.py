@@ -1,10 +1,8 @@
-"""One session on the screen or as data: show, recover, snapshots."""
+"""One session on the screen or as data: show, snapshots."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,57 +12,23 @@ from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
-from holdfast.apps.cli._options import (
-    AtLeast,
-    complete_id,
-    json_option,
-    option,
-    provider_options,
-    refuse,
-    session_argument,
-    verb,
-)
+from holdfast.apps.cli._options import AtLeast, json_option, option, provider_options, refuse, session_argument, verb
 from holdfast.apps.cli._summary import last_of, print_around, print_conversation, print_header
 from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.apps.render.transcript import lost_from
-from holdfast.apps.render.words import ago, counted, day_time
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.apps.render.words import ago, day_time
+from holdfast.errors import NotFound
 from holdfast.library.answers import filled
-from holdfast.model import Event, LineReader, SessionMetadata, is_id
+from holdfast.model import Event, SessionMetadata
 from holdfast.replay import read_transcript
 from holdfast.session import now_ms, resolve_blobs
-from holdfast.storage import documents_beside, find_log, read_file
 
 if TYPE_CHECKING:
     from holdfast.library.answers import events as answers
-    from holdfast.replay import Recovery
 else:
     (answers,) = lazy_modules("holdfast.library.answers", "events")
 
 _SNAPSHOT_COLUMNS = (Column("SEQ", right=True), Column("TAKEN"), Column("AGO"), Column("STATE"))
-
-
-def print_recovery(app: App, found: Recovery) -> None:
-    """Print messages to standard output and what was changed to standard error; as JSON, both in one document."""
-    if app.as_json:
-        app.out.json(filled(answers.RecoveredMessages, found, tokens=found.count))
-        return
-    app.out.json(found.messages)
-    # One line for a log; on a terminal a line for each issue.
-    if app.err.is_terminal and found.issues:
-        app.err.line(found.log_line.partition(": [")[0], ":")
-        for issue in found.issues:
-            where = Span(f"  {issue.where}", "name")
-            app.err.line(where, f": {issue.detail} ", Span(f"[{issue.type}]", "faint"), hang=4)
-    else:
-        app.err.line(found.log_line)
-    if found.system:
-        app.err.line("The system prompt is not included; --json has it as `system`.")
-    if (part := found.left_out) is not None:
-        app.err.line(
-            f"The window has no room for {counted(part.messages, 'message')} of about"
-            f" {counted(part.tokens, 'token')}, events {part.first_seq} to {part.last_seq}."
-        )
 
 
 _COLUMNS = (
@@ -132,6 +96,8 @@ def show_verb(app: App, id: str, at: int | None, last: int | None, *, full: bool
     if at is not None:
         row = _row_at(app, row, at)
     if messages:
+        from holdfast.apps.cli.recover import print_recovery
+
         print_recovery(app, app.library.recover(session_id, at=at, **recovery))
     elif state:
         app.out.json(answers.SessionState.of(session_id, app.library.state(session_id, at=at)))
@@ -235,76 +201,6 @@ def _cells(event: Event, *, full: bool) -> list[Piece]:
         data = data[:_DATA_CHARS] + "…"
     when = Span(day_time(event.timestamp), "faint")
     return [Span(str(event.seq), "faint"), when, Span(event.type, "name"), event.run or "", data]
-
-
-@verb("recover")
-@click.argument("what", metavar="PATH|ID", shell_complete=complete_id)
-@option("--at SEQ", "The session as of this event.", type=AtLeast(0))
-@provider_options
-@json_option
-def recover_verb(app: App, /, *, what: str, at: int | None, **given: Any) -> None:
-    """Print the conversation as JSON that a provider accepts, whatever state the log is in.
-
-    Takes a session id, or the path of an events.jsonl file or of a directory that contains one. Repairs are
-    reported on standard error; nothing is written. An argument with a slash is always a path.
-
-    Examples:
-      holdfast recover trip-planner > messages.json
-      holdfast recover ./old-logs/events.jsonl --provider openai
-      holdfast recover ./old-logs --incomplete drop --window-tokens 8000
-    """
-    options = {name: value for name, value in given.items() if value is not None}
-    path = _path(app, what)
-    if path is not None:
-        print_recovery(app, _recover_file(app, path, at, options))
-        return
-    session_id = choose(app.library, what)
-    app.library.state(session_id)  # a newer format is refused, not guessed at
-    report = app.library.verify(session_id)
-    if report.gaps:
-        _warn_lost(app, session_id, report.lost_events)
-    print_recovery(app, app.library.recover(session_id, at=at, **options))
-
-
-def _path(app: App, what: str) -> str | None:
-    """The log that is meant, or None for a session's id; a session of that very id wins."""
-    # A name with a slash is never an id, whatever the store holds.
-    if "/" in what or os.sep in what or what in (".", ".."):
-        return find_log(what)
-    # A store that cannot be opened must not keep a file from being read.
-    with suppress(HoldfastError):
-        if what == "-" or (is_id(what) and app.library.exists(what)):
-            return None
-    with suppress(HoldfastError):
-        return find_log(what)
-    return None
-
-
-def _recover_file(app: App, path: str, at: int | None, options: Any) -> Recovery:
-    from holdfast.replay import check_format, recover
-
-    reader = LineReader()
-    events = [event for chunk in read_file(path) for event in reader.feed(chunk)]
-    events += reader.finish()
-    if not events:
-        raise NotFound(f"there is no event in {path}", remedy="Is it a log of events at all?")
-    # A file was opened by no session, which would have refused a newer format.
-    for event in events:
-        check_format(event)
-    if at is not None and at > events[-1].seq:
-        told = f"there is no event {at} in {path}; the last is {events[-1].seq}"
-        raise NotFound(told, remedy="Choose an earlier one.", seq=at)
-    if reader.gaps:
-        lost = sum(gap.last_seq - gap.first_seq + 1 for gap in reader.gaps)
-        _warn_lost(app, path, lost)
-    folder, name = os.path.split(path)
-    if name == "events.jsonl":
-        name = os.path.basename(folder) or name  # logs of sessions have a folder each
-    return recover(resolve_blobs(events, documents_beside(path)), at=at, session_id=name, **options)
-
-
-def _warn_lost(app: App, what: str, lost: int) -> None:
-    app.warn(f"{what} is damaged: {counted(lost, 'event')} cannot be read and is left out")
 
 
 @verb("snapshots")

@@ -250,7 +250,7 @@ class PostgresIndex(Index):
 
     def _repriced(self, meta: SessionMetadata, tally: bytes) -> SessionMetadata:
         """Return the row with the cost by the prices here: those of another machine may differ."""
-        from holdfast.catalog._usage import repriced
+        from holdfast.catalog._prices import repriced
 
         return repriced(meta, tally, self.prices) if tally else meta
 

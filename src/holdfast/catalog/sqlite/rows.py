@@ -28,7 +28,7 @@ from holdfast.model import LazyDecoder, SessionMetadata, fold_id
 from holdfast.storage.sqlite import transaction
 
 if TYPE_CHECKING:
-    from holdfast.catalog._usage import Prices
+    from holdfast.catalog._prices import Prices
     from holdfast.storage.sqlite import Connection
 
 _meta_decoder = LazyDecoder(SessionMetadata)
@@ -172,7 +172,7 @@ class Writing:
 
 def reprice(connection: Connection, total: Total, prices: Prices | None) -> None:
     """Compute every session's cost anew, within the caller's transaction."""
-    from holdfast.catalog._usage import Prices, repriced
+    from holdfast.catalog._prices import Prices, repriced
 
     prices = Prices() if prices is None else prices
     query = "SELECT row, id, data, s.crc, trace_crc, tally FROM sessions s JOIN folds USING (row) WHERE length(tally)"
