@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
+from collections.abc import Callable, Sequence
+from html import escape
 from typing import NamedTuple
 
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.apps.render.charts import over_time
 from holdfast.apps.render.words import price, short
 from holdfast.apps.web._page import Site, page, site_of
 from holdfast.catalog import Stats
@@ -26,6 +28,10 @@ RANGES = {
 _CELL = 13
 _STEPS = 4
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905 - easier to read
+_TIME_WIDTH, _TIME_LEFT, _TIME_HEIGHT = 560, 50, 150
+_BAR_MAX = 26.0
+_GRID_LINES = 4
+_DATES_MAX = 5
 
 
 class Chart(NamedTuple):
@@ -113,8 +119,80 @@ def charts_of(stats: Stats) -> list[Chart]:
     both = [sum(pair) for pair in zip(given, output, strict=True)]
     costs = [one.cost or 0.0 for one in stats.periods]
     told = [f"{short(into)} in, {short(out)} out" for into, out in zip(given, output, strict=True)]
-    tokens = over_time("tokens", "Tokens", starts, both, told=told, say=lambda value: short(round(value)), parts=output)
+    tokens = _over_time(
+        "tokens", "Tokens", starts, both, told=told, say=lambda value: short(round(value)), parts=output
+    )
     dollars, prices = "Cost in US dollars", [price(cost) for cost in costs]
-    cost = over_time("cost", dollars, starts, costs, told=prices, say=lambda value: f"${value:g}")
+    cost = _over_time("cost", dollars, starts, costs, told=prices, say=lambda value: f"${value:g}")
     # Only words of ours are in them, and all are escaped.
     return [Chart("Tokens", Markup(tokens), has_parts=True), Chart(dollars, Markup(cost))]  # noqa: S704 - see above
+
+
+def _over_time(
+    id: str,
+    title: str,
+    starts: Sequence[str],
+    values: Sequence[float],
+    *,
+    told: Sequence[str],
+    say: Callable[[float], str],
+    parts: Sequence[float] = (),
+) -> str:
+    """Return a chart as SVG with a column for each period, labelled ``told``, of which ``parts`` are dark.
+
+    The style sheet of the page has the colours.
+    """
+    base = _TIME_HEIGHT
+    top = max(values, default=0) or 1
+    # Lines at round values (1, 2, 5, 10, 20, …), and the highest of them not below the highest column.
+    least = top / _GRID_LINES
+    ten = 10.0 ** math.floor(math.log10(least))
+    step = next(ten * factor for factor in (1, 2, 5, 10) if ten * factor >= least * 0.999)
+    top = step * math.ceil(top / step)
+    scale = base / top
+    pace = (_TIME_WIDTH - _TIME_LEFT - 6) / max(len(values), 1)
+    wide = min(pace * 0.7, _BAR_MAX)
+    drawn = []
+    for count in range(round(top / step) + 1):
+        y = base - count * step * scale
+        drawn.append(_element("line", x1=_TIME_LEFT, x2=_TIME_WIDTH, y1=y, y2=y))
+        said = escape(say(count * step))
+        drawn.append(_element("text", said, class_="value", x=_TIME_LEFT - 6, y=y + 4))
+    for number, value in enumerate(values):
+        x = _TIME_LEFT + number * pace + (pace - wide) / 2
+        heights = {"whole": max(value * scale, 1.0 if value else 0.0)}
+        if parts and parts[number]:
+            heights["dark"] = parts[number] * scale
+        columns = [
+            _element("rect", class_=name, x=x, y=base - high, width=wide, height=high, rx=2)
+            for name, high in heights.items()
+        ]
+        words = escape(f"{starts[number]}: {told[number]}")
+        drawn.append(_element("g", _element("title", words), *columns))
+    every = max(1, -(-len(starts) // _DATES_MAX))
+    for number in range(0, len(starts), every):
+        x = _TIME_LEFT + (number + 0.5) * pace
+        drawn.append(_element("text", escape(starts[number]), class_="date", x=x, y=base + 18))
+    most = max(range(len(values)), key=values.__getitem__, default=0)
+    about = f"{starts[0]} to {starts[-1]}; most on {starts[most]}: {told[most]}" if starts else ""
+    return _element(
+        "svg",
+        _element("title", escape(f"{title} over time"), id=f"chart-{id}-title"),
+        _element("desc", f"{escape(about)}. The table below has the figures.", id=f"chart-{id}-about"),
+        *drawn,
+        class_="chart",
+        id=f"chart-{id}",
+        viewBox=f"0 -10 {_TIME_WIDTH} {base + 34}",
+        role="img",
+        aria_labelledby=f"chart-{id}-title chart-{id}-about",
+    )
+
+
+def _element(name: str, *inside: str, **given: object) -> str:
+    """Return an element; ``font_size`` becomes ``font-size``, and fractions are rounded to one digit."""
+    pairs = (
+        (key.rstrip("_").replace("_", "-"), f"{value:.1f}" if isinstance(value, float) else value)
+        for key, value in given.items()
+    )
+    attributes = "".join(f' {key}="{escape(str(value))}"' for key, value in pairs)
+    return f"<{name}{attributes}>{''.join(inside)}</{name}>" if inside else f"<{name}{attributes}/>"
