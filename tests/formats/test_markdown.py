@@ -226,3 +226,20 @@ def test_fence_is_longer_than_any_in_it():
 def test_titles(text, shown):
     """A title is one line, and nothing in it is markup."""
     assert markdown_line(text) == shown
+
+
+@pytest.mark.parametrize("format", ["markdown", "text"])
+def test_an_interruption_is_said_at_the_end(library, format):
+    """The state is in the head; the end says that the last turn was cut off, and which calls have no result."""
+    record(
+        library,
+        ("turn_start", {}),
+        ("user", {"content": "go"}),
+        ("tool_call", {"id": "c1", "tool": "Read", "params": {}}),
+        ("tool_result", {"toolCallId": "c1", "result": "x"}),
+        ("tool_call", {"id": "c2", "tool": "Bash", "params": {"command": "make"}}),
+    )
+    document = library.export("s", format=format)
+    assert "interrupted" in document[:400]
+    end = document.rstrip("\n").rpartition("\n")[2].strip("*")
+    assert end == "Interrupted here: the last turn did not come to its end. No result was recorded for Bash."

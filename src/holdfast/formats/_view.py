@@ -43,6 +43,19 @@ class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The treatment of calls without a result in lists of messages; native files mark them."""
 
 
+_ENDS = {
+    "interrupted": "Interrupted here: the last turn did not come to its end.",
+    "failed": "The last turn failed.",
+    "running": "Still going on when this was exported.",
+    "waiting": "Waiting here for somebody to answer.",
+}
+
+
+def ending(row: SessionMetadata) -> str:
+    """Return the sentence that a document ends with, if the last turn has not come to its end."""
+    return _ENDS.get(row.status, "")
+
+
 _EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 _LATEST = datetime(9999, 12, 30, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
-from holdfast.formats._view import ExportOptions, Recorded, clock, moment
+from holdfast.formats._view import ExportOptions, Recorded, clock, ending, moment
 from holdfast.formats.prose import markdown_html
 from holdfast.formats.writers.markdown import ROLES
 from holdfast.replay import Entry, Media, PairedEntry, arguments, as_json, edit_of, grouped, paired, read_transcript
@@ -34,12 +34,6 @@ _POLICY = (
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}\Z")
 _SHORT_CHARS = 90
-_ENDS = {
-    "interrupted": "Interrupted here: the last turn did not come to its end.",
-    "failed": "The last turn failed.",
-    "running": "Still going on when this was exported.",
-    "waiting": "Waiting here for somebody to answer.",
-}
 _AT_WORK = ("running", "waiting", "suspended")  # the last turn may still come to its end
 _DAY_MS, _HOUR_MS, _MINUTE_MS, _SECOND_MS = 86_400_000, 3_600_000, 60_000, 1000
 
@@ -76,7 +70,7 @@ def write_html(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
         _note_turn(turns, steps)
         shown = _note(message[0]) if message[0].kind == "note" else _message(steps, options)
         yield shown.encode("utf-8", "replace")
-    end = _ENDS.get(recorded.metadata.status, "")
+    end = ending(recorded.metadata)
     if turns and recorded.metadata.status in _AT_WORK:
         turns[-1].was_interrupted = False
     if end:

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from holdfast.formats._view import ExportOptions, Recorded, clock
+from holdfast.formats._view import ExportOptions, Recorded, clock, ending
 from holdfast.replay import Entry, Media, as_json, grouped, read_transcript
 from holdfast.security import escape_json, neutralise, neutralise_line
 
@@ -17,9 +17,28 @@ _UNTITLED = "Untitled Session"
 def write_markdown(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     """Yield a head with the session's metadata, then a section for each message."""
     yield _head(recorded, options).encode("utf-8", "replace")
+    unanswered: dict[str | None, str] = {}
     for message in grouped(read_transcript(recorded.events(), lost_from=recorded.lost_from())):
+        _note_calls(unanswered, message)
         shown = _note(message[0]) if message[0].kind == "note" else _message(message, options)
         yield f"\n{shown}\n".encode("utf-8", "replace")
+    if told := _end(recorded, unanswered):
+        yield f"\n*{markdown_line(told)}*\n".encode("utf-8", "replace")
+
+
+def _note_calls(unanswered: dict[str | None, str], message: list[Entry]) -> None:
+    """Add the calls of a message to those without a result, and take away those that have it."""
+    for entry in message:
+        if entry.kind == "call":
+            unanswered[entry.id] = entry.name
+        elif entry.kind in ("result", "failure"):
+            unanswered.pop(entry.id, None)
+
+
+def _end(recorded: Recorded, unanswered: dict[str | None, str]) -> str:
+    """Return what is missing at the end: the end of a turn, results of calls."""
+    names = ", ".join(dict.fromkeys(unanswered.values()))
+    return " ".join(filter(None, [ending(recorded.metadata), f"No result was recorded for {names}." if names else ""]))
 
 
 def _head(recorded: Recorded, options: ExportOptions) -> str:
@@ -31,6 +50,8 @@ def _head(recorded: Recorded, options: ExportOptions) -> str:
         "Messages": str(row.message_count),
         "Total Tokens": f"{'about ' if row.tokens_estimated else ''}{row.total_tokens}",
     }
+    if row.status != "idle":
+        rows["State"] = row.status
     title = markdown_line(row.title) if row.title and row.title.strip() else _UNTITLED
     lines = [f"# {title}", *(f"**{name}:** {value}" for name, value in rows.items()), "---"]
     return "\n\n".join(lines) + "\n"
@@ -214,8 +235,11 @@ def write_text(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     row = recorded.metadata
     title = neutralise_line(row.title or "Untitled Session")
     times = f"{clock(row.created_at, options.zone)} to {clock(row.updated_at, options.zone)}"
-    yield f"{title}\n{row.session_id}, {times}\n".encode("utf-8", "replace")
+    state = "" if row.status == "idle" else f", {row.status}"
+    yield f"{title}\n{row.session_id}, {times}{state}\n".encode("utf-8", "replace")
+    unanswered: dict[str | None, str] = {}
     for message in grouped(read_transcript(recorded.events(), lost_from=recorded.lost_from())):
+        _note_calls(unanswered, message)
         first = message[0]
         agent = f" ({neutralise_line(first.agent)})" if first.agent else ""
         head = f"[{clock(first.timestamp, options.zone)}] {first.role.capitalize()}{agent}:"
@@ -224,6 +248,8 @@ def write_text(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
             words.append("(cut off here)")
         shown = "\n".join([head, *(f"  {line}".rstrip() for line in words)])
         yield f"\n{shown}\n".encode("utf-8", "replace")
+    if told := _end(recorded, unanswered):
+        yield f"\n{neutralise_line(told)}\n".encode("utf-8", "replace")
 
 
 def _lines(entry: Entry) -> list[str]:
