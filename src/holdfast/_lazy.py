@@ -11,8 +11,9 @@ from os import strerror
 
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, AnyStr
 
 
 class _Modules:
@@ -156,6 +157,24 @@ class _LazyModule:
         module = import_module(self.__name__)
         self.__dict__ = module.__dict__  # the next look finds its names without a call
         return getattr(module, name)
+
+
+class _LazyPattern:
+    """A regular expression that is compiled when something of it is first asked for."""
+
+    def __init__(self, *given: Any) -> None:
+        self._given = given
+
+    def __getattr__(self, name: str) -> Any:
+        import re
+
+        value = self.__dict__[name] = getattr(re.compile(*self._given), name)
+        return value
+
+
+def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """Return what ``re.compile`` does, for patterns that most programs never use: compiling takes long."""
+    return _LazyPattern(pattern, flags)  # type: ignore[return-value]  # it has the same methods
 
 
 def lazy_modules(package: str, names: str) -> list[Any]:

@@ -277,7 +277,7 @@ def test_plugins_are_found_by_name(script, monkeypatch):
         def load(self):
             return Counter
 
-    monkeypatch.setattr(plugins_module, "entry_points", lambda group: [Point()])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Point()])
     [found] = plugins_module.find_plugins(["counter"])
     assert isinstance(found, Counter)
     with pytest.raises(UsageError) as caught:

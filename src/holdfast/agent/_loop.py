@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
+import os
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -408,7 +408,7 @@ def with_own_ids(
     own = []
     for call in calls:
         fresh = call.id and call.id not in used
-        own.append(call if fresh else replace(call, id=f"call_{secrets.token_hex(12)}"))
+        own.append(call if fresh else replace(call, id=f"call_{os.urandom(12).hex()}"))
         used.add(call.id)
     return own
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -126,6 +125,8 @@ class _Suspended(msgspec.Struct):
 
 def new_token() -> tuple[str, str]:
     """Make a token; return it with the digest to keep."""
+    import secrets
+
     token = secrets.token_urlsafe(24)
     return token, _digest(token)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,7 +20,7 @@ _CHILD = "d-"
 
 def new_run(*, child: bool = False) -> str:
     """Return a new name for a run, which also distinguishes a child's run from a top-level one."""
-    return (_CHILD if child else _TOP) + secrets.token_hex(6)
+    return (_CHILD if child else _TOP) + os.urandom(6).hex()
 
 
 def is_child(event: Event) -> bool:

@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
@@ -74,6 +73,8 @@ def find_plugins(given: Iterable[Any]) -> list[Plugin]:
 
 
 def _installed(name: str) -> Any:
+    from importlib.metadata import entry_points  # it loads more than an agent does
+
     known = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name not in known:
         names = ", ".join(sorted(known)) or "none"

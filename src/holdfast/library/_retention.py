@@ -8,18 +8,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from holdfast._lazy import lazy_modules
 from holdfast.errors import HoldfastError, Locked, SecurityError, TooLarge, UsageError
 from holdfast.library import _finder, _trash, _views
 from holdfast.library._core import Core, Progress, session_key
-from holdfast.library._sessions import set_metadata
-from holdfast.library._trash import Trashed
 from holdfast.library._views import of_known_format
 from holdfast.model import Notice, SessionMetadata
-from holdfast.session import Snapshots, now_ms
+from holdfast.session import now_ms
 
 if TYPE_CHECKING:
     from holdfast.catalog import Policy, RetentionDecision
+    from holdfast.library import _sessions
+    from holdfast.library._trash import Trashed
     from holdfast.library.answers.store import Pruned
+else:
+    # A prune opens no session.
+    (_sessions,) = lazy_modules("holdfast.library", "_sessions")
 
 _REASON_CHARS_MAX = 2_000
 _DAY_MS = 86_400_000
@@ -42,11 +46,11 @@ class Policies:
 
     def pin(self, id: str) -> None:
         """Let no policy archive or delete a session."""
-        set_metadata(self._core, id, {"pinned": True})
+        _sessions.set_metadata(self._core, id, {"pinned": True})
 
     def unpin(self, id: str) -> None:
         """Let policies archive or delete a session again."""
-        set_metadata(self._core, id, {"pinned": None})
+        _sessions.set_metadata(self._core, id, {"pinned": None})
 
     def hold(self, id: str, reason: str) -> None:
         """Put a session under legal hold: neither a policy nor a person can delete it.
@@ -59,11 +63,11 @@ class Policies:
             raise TooLarge(
                 f"the reason has {len(reason):,} characters, at most {_REASON_CHARS_MAX:,} are allowed", limit="reason"
             )
-        set_metadata(self._core, id, {"legal_hold": reason})
+        _sessions.set_metadata(self._core, id, {"legal_hold": reason})
 
     def release(self, id: str) -> None:
         """End the legal hold of a session."""
-        set_metadata(self._core, id, {"legal_hold": None})
+        _sessions.set_metadata(self._core, id, {"legal_hold": None})
 
 
 def archive(core: Core, id: str) -> None:
@@ -148,6 +152,8 @@ def _carry_out(
     result.decisions = done
     result.emptied = _emptied(core, result.emptied, result.failed)
     for id, seqs in old:
+        from holdfast.session import Snapshots
+
         snapshots = Snapshots(core.store.documents(session_key(id)))
         for seq in seqs:
             snapshots.drop(seq)

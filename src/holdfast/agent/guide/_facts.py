@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from holdfast._lazy import lazy_pattern
+
 # A value ends with its sentence; 9.30 and 3,5 do not end one, and neither does Dr.
 _STOP = r"(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bSt)(?<!\bMrs)[.,;!?](?=\s|$)|[。，！\n]"
 _END = rf"(?=\s+(?:and|but|because|und|et|y|e)\s|\s*(?:{_STOP})|\s*$)"
@@ -18,29 +20,29 @@ _HOME = r"i live in|ich wohne in|j'habite à|vivo en|moro em|abito a|ik woon in"
 _ORIGIN = r"i am from|i'm from|i come from|ich komme aus"
 _GOAL = r"i(?: want|'d like| would like) to (?:go|travel|fly|move) to"
 _TOLD = (
-    ("name", re.compile(rf"\b(?:{_NAME}){_VALUE}", re.IGNORECASE)),
+    ("name", lazy_pattern(rf"\b(?:{_NAME}){_VALUE}", re.IGNORECASE)),
     # Only the capital distinguishes Bob from tired.
     (
         "name",
-        re.compile(
+        lazy_pattern(
             r"^\s*(?:[Hh]i|[Hh]ello|[Hh]ey)?[,!. ]*I(?:'m| am) (?P<value>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)?)\s*[.!]?\s*$"
         ),
     ),
-    ("home", re.compile(rf"\b(?:{_HOME}){_VALUE}", re.IGNORECASE)),
-    ("origin", re.compile(rf"\b(?:{_ORIGIN}){_VALUE}", re.IGNORECASE)),
-    ("goal", re.compile(rf"\b(?:{_GOAL}){_VALUE}", re.IGNORECASE)),
-    ("goal", re.compile(r"\bI(?:'m| am) going to (?P<value>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)?)")),
-    ("place", re.compile(r"\bI(?:'m| am) in (?P<value>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)?)")),
+    ("home", lazy_pattern(rf"\b(?:{_HOME}){_VALUE}", re.IGNORECASE)),
+    ("origin", lazy_pattern(rf"\b(?:{_ORIGIN}){_VALUE}", re.IGNORECASE)),
+    ("goal", lazy_pattern(rf"\b(?:{_GOAL}){_VALUE}", re.IGNORECASE)),
+    ("goal", lazy_pattern(r"\bI(?:'m| am) going to (?P<value>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)?)")),
+    ("place", lazy_pattern(r"\bI(?:'m| am) in (?P<value>[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)?)")),
 )
 _KEY = r"(?P<key>[a-z][a-z '’-]{1,30}?)"
-_OWN = re.compile(rf"\bmy {_KEY} (?:is|are|was)(?! (?:called|named)\b){_VALUE}", re.IGNORECASE)
-_CALLED = re.compile(rf"\b(?:I have an?|my) {_KEY} (?:is )?(?:called|named){_VALUE}", re.IGNORECASE)
-_KNOWN = re.compile(rf"\b(?:remember|note|keep in mind)(?: that)?:? the {_KEY} (?:is|are){_VALUE}", re.IGNORECASE)
+_OWN = lazy_pattern(rf"\bmy {_KEY} (?:is|are|was)(?! (?:called|named)\b){_VALUE}", re.IGNORECASE)
+_CALLED = lazy_pattern(rf"\b(?:I have an?|my) {_KEY} (?:is )?(?:called|named){_VALUE}", re.IGNORECASE)
+_KNOWN = lazy_pattern(rf"\b(?:remember|note|keep in mind)(?: that)?:? the {_KEY} (?:is|are){_VALUE}", re.IGNORECASE)
 _SPELLED = {"favorite": "favourite", "color": "colour"}
-_NOTE = re.compile(
+_NOTE = lazy_pattern(
     r"^\s*(?:please )?(?:remember|note|keep in mind)(?: that)?[: ]+(?!to\b)(?P<value>.{2,200})$", re.IGNORECASE
 )
-_TASK = re.compile(
+_TASK = lazy_pattern(
     r"^\s*(?:please )?(?:remind me to|remember to|todo:?|to do:|task:|add (?:a )?(?:task|todo):?(?: to)?|"
     r"i (?:need|have) to|i must|don't let me forget to)\s+(?P<value>.{2,200}?)[.!]?\s*$",
     re.IGNORECASE,
@@ -57,17 +59,17 @@ _ASKED = (
     ("goal", r"where (?:do i want to|am i going)"),
     ("place", r"where am i\b"),
 )
-_ASKED_OWN = re.compile(
+_ASKED_OWN = lazy_pattern(
     rf"wh?[ah]*t(?:'?s| is| are| was|) my {_KEY}(?: again| is)?(?P<called> called| named)?\s*\??\s*$", re.IGNORECASE
 )
-_ASKED_CALLED = re.compile(rf"wh?[ah]*t(?:'?s| is| was) the name of my {_KEY}\s*\??\s*$", re.IGNORECASE)
-_ASKED_THE = re.compile(
+_ASKED_CALLED = lazy_pattern(rf"wh?[ah]*t(?:'?s| is| was) the name of my {_KEY}\s*\??\s*$", re.IGNORECASE)
+_ASKED_THE = lazy_pattern(
     r"wh?[ah]*t(?:'?s| is| are| was) the (?P<key>[a-z'’-]+(?: [a-z'’-]+)?)(?: again)?\s*\??\s*$", re.IGNORECASE
 )
-_QUESTION = re.compile(
+_QUESTION = lazy_pattern(
     r"[?？]\s*$|^\s*(?:what|when|where|who|which|whose|why|how|did|do|does|is|are|was|can|tell me)\b", re.IGNORECASE
 )
-_WORD = re.compile(r"[^\W_][\w'’-]*")
+_WORD = lazy_pattern(r"[^\W_][\w'’-]*")
 _COMMON_WORDS = """
     about again also and any are ask asked can could did does doing for from had has have her here him his how
     into its know like may mean me mine more much must my need not now off our out please said say says she should

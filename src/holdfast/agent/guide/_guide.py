@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from holdfast._config import configuration
+from holdfast._lazy import lazy_pattern
 from holdfast.agent._context import ToolContext
 from holdfast.agent._result import Ask, CallRequest, Reply, Speech, Usage, blocks_of
 from holdfast.agent._tools import Tool
@@ -27,11 +28,11 @@ from holdfast.model import Event
 NAME = "guide"
 _WORD_MS = 25
 _SLOW = 16  # factor for answers that are meant to be killed in the middle
-_WORDS = re.compile(r"\s*\S+\s*")
-_GO_ON = re.compile(
+_WORDS = lazy_pattern(r"\s*\S+\s*")
+_GO_ON = lazy_pattern(
     r"^\s*(?:please )?(?:/?continue|go on|carry on|proceed|weiter|continue[zr]|continúa)[.!?]?\s*$", re.IGNORECASE
 )
-_SEARCH = re.compile(r"\s*(?:please )?(?:search|find|look)\b", re.IGNORECASE)
+_SEARCH = lazy_pattern(r"\s*(?:please )?(?:search|find|look)\b", re.IGNORECASE)
 _SESSIONS_MAX = 50
 _TAIL_CHARS = 40
 _WORDS_CHARS = 200

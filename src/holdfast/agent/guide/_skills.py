@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast._lazy import lazy_pattern
 from holdfast.agent.commands import COMMANDS
 from holdfast.agent.guide._facts import asked_fact, facts_in, is_question, task_in
 from holdfast.agent.guide._phrases import LANGUAGES, SAID_AGAIN, SMALL_TALK, TOPICS, WHO
@@ -150,7 +151,7 @@ def _recall(talk: Talk) -> Answer:
     return _led(words, talk) if is_first else words
 
 
-_OF_NOBODY = re.compile(r"wh?[ah]*t\S*(?: is| are| was)? the (?!name of)", re.IGNORECASE)
+_OF_NOBODY = lazy_pattern(r"wh?[ah]*t\S*(?: is| are| was)? the (?!name of)", re.IGNORECASE)
 
 
 def _statement(talk: Talk) -> str:
@@ -206,7 +207,7 @@ def _told(_: Talk) -> Answer:
 
 
 # A name with a dot or a slash is a file, and so is the only word after the verb: `read Makefile`.
-_FILE = re.compile(
+_FILE = lazy_pattern(
     r"[\w~+-]*[./][\w./~+-]*\w|(?<=read )[\w+-]+\s*$|(?<=open )[\w+-]+\s*$|(?<=cat )[\w+-]+\s*$", re.IGNORECASE
 )
 
@@ -301,7 +302,7 @@ def _title(talk: Talk) -> Answer:
     return _led(words, talk)
 
 
-_TITLE = re.compile(
+_TITLE = lazy_pattern(
     r"^\s*(?:please )?(?:call (?:this(?: session)?|it)|title(?: it)?:?|name this session)\s+(.{1,80}?)[.!]?\s*$",
     re.IGNORECASE,
 )
@@ -408,7 +409,8 @@ class Skill(NamedTuple):
 
 
 def _words(pattern: str) -> Callable[[str], Any]:
-    return re.compile(pattern, re.IGNORECASE).search
+    words = lazy_pattern(pattern, re.IGNORECASE)
+    return lambda text: words.search(text)  # noqa: PLW0108 - without it the search itself would be asked for now
 
 
 SKILLS = (
@@ -538,7 +540,7 @@ SKILLS = (
 
 
 # “Can you read notes.txt?” asks for the same as “read notes.txt?”.
-_POLITE = re.compile(r"^\s*(?:can|could|would|will) you (?:please )?(?=\w+ \S)", re.IGNORECASE)
+_POLITE = lazy_pattern(r"^\s*(?:can|could|would|will) you (?:please )?(?=\w+ \S)", re.IGNORECASE)
 
 
 @lru_cache(maxsize=4096)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast._lazy import lazy_pattern
 from holdfast.errors import SecretFound, UsageError
 from holdfast.model import BLOB_KEY
 from holdfast.security.redaction.scanner import MARK_BEGIN, Scanner, SecretSpan
@@ -43,7 +44,7 @@ _TIES = {
     "delegation_complete": {"child_run"},
     "interrupted": {"calls", "not_run"},
 }
-_TELLING_NAME = re.compile(
+_TELLING_NAME = lazy_pattern(
     r"(?i)pass(?:word|wd|phrase|code)|pwd|secret|token|credential|cookie|authorization"
     r"|(?:api|access|private|auth|signing|encryption|master|admin|account|service|session)[_-]?key"
     r"|^x-.*(?:key|auth)"
@@ -292,14 +293,14 @@ _CONTEXT_CHARS = 400
 _HELD_CHARS_MAX = 16_384
 # Secrets are made of ASCII; words of languages without spaces need not wait.
 _OF_WORDS = "".join(map(chr, range(ord("!"), ord("~") + 1)))
-_PLAIN_WORD = re.compile(r"[\"'(*`]{0,3}[A-Za-z]{0,11}[\"')*`.,:;!?]{0,3}\Z")
-_TELLING = re.compile(
+_PLAIN_WORD = lazy_pattern(r"[\"'(*`]{0,3}[A-Za-z]{0,11}[\"')*`.,:;!?]{0,3}\Z")
+_TELLING = lazy_pattern(
     r"(?i)(?:pass|pwd|secret|token|key|auth|cookie|bearer|basic|credential|://|login|\s-[a-z]\b)"
     r"[^\n]{0,48}\Z"
 )
 _TELLING_CHARS = 80
 _PEM = "-----BEGIN"
-_PEM_END = re.compile(r"-----END[^\n]{0,100}-----")
+_PEM_END = lazy_pattern(r"-----END[^\n]{0,100}-----")
 _PEM_END_CHARS = 113
 
 

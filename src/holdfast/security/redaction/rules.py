@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise, product
 from string import ascii_lowercase, ascii_uppercase, digits
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -38,10 +38,10 @@ class Rule(msgspec.Struct, frozen=True):
 class RuleSet:
     """Rules with indexes for finding them quickly."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
-        self.rules = tuple(rules)
+    def __init__(self, rules: Sequence[Rule | Row]) -> None:
+        self._given = tuple(rules)
         by_word: dict[str, list[int]] = {}
-        for index, rule in enumerate(self.rules):
+        for index, rule in enumerate(rules):
             for word in rule.keywords:
                 by_word.setdefault(word, []).append(index)
         self.wordless = tuple(index for index, rule in enumerate(rules) if not rule.keywords)
@@ -52,16 +52,27 @@ class RuleSet:
         }
         self.keywords = re.compile(as_trie(by_word).encode("ascii"))
 
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """All rules."""
+        return tuple(map(self.rule, range(len(self._given))))
+
     @cache  # noqa: B019 - one for the process, or for a store that has rules of its own
+    def rule(self, index: int) -> Rule:
+        """Return a rule; most are never needed."""
+        given = self._given[index]
+        return given if isinstance(given, Rule) else given.rule()
+
+    @cache  # noqa: B019 - as above
     def compiled(self, index: int) -> re.Pattern[str]:
-        """Return the pattern of a rule; most are never needed."""
-        return re.compile(self.rules[index].regex, re.ASCII)
+        """Return the pattern of a rule."""
+        return re.compile(self.rule(index).regex, re.ASCII)
 
 
 @cache
 def standard_rules() -> RuleSet:
     """Return the rules of the table and of surroundings, made when first needed."""
-    return RuleSet((*table_rules(), *surrounding_rules()))
+    return RuleSet((*table_rows(), *surrounding_rules()))
 
 
 def read_user_rules(given: Iterable[Mapping[str, Any]]) -> list[Rule]:
@@ -156,29 +167,44 @@ _WORD_MIN = 5
 _ENTROPY_SHARE = 0.6
 
 
-def table_rules() -> Iterator[Rule]:
-    """Return the rules of all rows."""
+class Row(NamedTuple):
+    """A row of the table, of which a rule is made when it is first tried."""
+
+    id: str
+    form: str
+    words: tuple[str, ...]
+    keywords: tuple[str, ...]
+    facts: dict[str, str]
+
+    def rule(self) -> Rule:
+        """Return the rule that it describes."""
+        return Rule(
+            self.id,
+            _named(self.words, self.form) if self.words else _alone(self.form),
+            self.keywords,
+            entropy=_bits(self.form),
+            careful=bool(self.words),
+            random="random" in self.facts,
+            checksum=self.facts.get("checksum") == "crc32",
+        )
+
+
+def table_rows() -> Iterator[Row]:
+    """Return all rows of the table."""
     for line in _lines_of(_TABLE):
         row = line.partition("#")[0].split()
         if row:
-            yield _rule(*row)
+            yield _row(*row)
 
 
-def _rule(provider: str, kind: str, form: str, *more: str) -> Rule:
+def _row(provider: str, kind: str, form: str, *more: str) -> Row:
     facts = dict(fact.partition("=")[::2] for fact in more)
     form = form.replace("{uuid}", _UUID)
     words = tuple(facts["words"].split(",")) if "words" in facts else ()
     # The words as people write them: as one, with a hyphen or an underscore.
     spelt = {word.replace("_", gap) for word in words for gap in ("", "-", "_")}
-    return Rule(
-        f"{provider}_{kind}",
-        _named(words, form) if words else _alone(form),
-        tuple(sorted(spelt or set(map(_mark, _choices(form))))),
-        entropy=_bits(form),
-        careful=bool(words),
-        random="random" in facts,
-        checksum=facts.get("checksum") == "crc32",
-    )
+    keywords = tuple(sorted(spelt or set(map(_mark, _choices(form)))))
+    return Row(f"{provider}_{kind}", form, words, keywords, facts)
 
 
 def _named(words: tuple[str, ...], form: str) -> str:

@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from holdfast._lazy import lazy_pattern
 from holdfast.security.redaction.rules import Rule, RuleSet, has_checksum, standard_rules
 
 MARK_BEGIN = "[secret:"
 UNSCANNED = "unscanned"  # the rule name in marks for text that could not be scanned in time
-_LONG_WORD = re.compile(r"[a-z]{20}|[A-Z]{20}")
+_LONG_WORD = lazy_pattern(r"[a-z]{20}|[A-Z]{20}")
 _RUN_MIN = 10
 _TOKEN_SIGNS = frozenset(b"_+/=~.-" + bytes(i for i in range(128) if chr(i).isalnum()))
 # Every character of a token as "a", all others as a blank: one search then finds the runs.
@@ -253,7 +254,7 @@ class Scanner:
                     yield from self._by_rule(index, text, low, high)
 
     def _by_rule(self, index: int, text: str, low: int, high: int) -> Iterator[_Hit]:
-        rule = self._rules.rules[index]
+        rule = self._rules.rule(index)
         for match in self._rules.compiled(index).finditer(text, low, high):
             start, stop = _secret_of(rule, match)
             if is_secret(rule, text[start:stop]):
@@ -406,26 +407,26 @@ def _inside(marks: list[tuple[int, int]], start: int, stop: int) -> bool:
 # Whether a rule's match is a secret: entropy, allowlists, and look-alikes.
 
 # Stand-ins for tokens in documentation: no random text contains them.
-_SAMPLE = re.compile(r"(?i)example|your[_-]?|([^A])\1{5}|abcdefgh|12345678(?:9|$)|x{4}|\[secret:|<[a-z_ -]+>")
-_PLACEHOLDER = re.compile(
+_SAMPLE = lazy_pattern(r"(?i)example|your[_-]?|([^A])\1{5}|abcdefgh|12345678(?:9|$)|x{4}|\[secret:|<[a-z_ -]+>")
+_PLACEHOLDER = lazy_pattern(
     r"(?i)example|placeholder|your[_-]?|change_?me|x{4,}|\*{3}|\.\.\.|dummy|redacted|secret:|\$\{|\{\{"
     r"|^\$|^%|^<|>$|^(?:none|null|undefined|true|false|password|secret|token|string|optional)\b"
     r"|^(?:os|self|this|process|env|config|settings|args|params|request|ctx|req)[.\[(]|://|\\u"
 )
 _NUMBER = re.compile(r"[\d.,:eExX+_/ %-]+\Z")
-_FILE = re.compile(
+_FILE = lazy_pattern(
     r"[\w./-]+\.(?:py|pyi|js|ts|tsx|jsonl?|md|txt|toml|ya?ml|pem|crt|html?|css|sh|go|rs|java|c|h|cpp"
     r"|log|lock|xml|png|svg|sqlite|db|cfg|ini|env|zip|gz|zst)\Z"
 )
-_PART = re.compile(r"[_\-./:@+=|]+")
-_PLAIN_PART = re.compile(
+_PART = lazy_pattern(r"[_\-./:@+=|]+")
+_PLAIN_PART = lazy_pattern(
     r"(?:[a-z]{1,15}|[A-Z]{1,15}|(?:[A-Z][a-z]{1,14}){1,4}|[a-z]{1,12}(?:[A-Z][a-z]{1,14}){1,4})?"
     r"\d{0,4}\Z|\d{1,8}\Z|v\d+\Z"
 )
 # A small letter after a capital is not a change: names are full of them.
-_CHANGE = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
+_CHANGE = lazy_pattern(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
 _CHANGES_MIN = 0.25  # about 0.45 of random characters are followed by one of another kind
-_IRREGULAR = re.compile(r"\d|[!#$%^&*~]|[a-z][A-Z]{2,}[a-z]")
+_IRREGULAR = lazy_pattern(r"\d|[!#$%^&*~]|[a-z][A-Z]{2,}[a-z]")
 
 
 def is_secret(rule: Rule, secret: str) -> bool:
@@ -458,11 +459,11 @@ def entropy(text: str) -> float:
 # A whole run of backslashes. The text after the first of them prevents a long run from being scanned from each of its
 # characters.
 _BACKSLASHES = r"\\(?<!\\\\)\\*+"
-_BREAK = re.compile(_BACKSLASHES + r"[nrt]")
-_CODED = re.compile(_BACKSLASHES + r"u00(2[267bfBF]|3[cdeCDE])")
-_ESCAPED = re.compile(_BACKSLASHES + r"(?=[\"'/&+<=>])|\ufdd0+")
-_PERCENT = re.compile(r"%(?:25)*([2-7][0-9A-Fa-f])")
-_ENTITY = re.compile(r"&(?:amp;)*(#[0-9]{2,4};|#[xX][0-9A-Fa-f]{2,4};|[a-z]{2,7};)")
+_BREAK = lazy_pattern(_BACKSLASHES + r"[nrt]")
+_CODED = lazy_pattern(_BACKSLASHES + r"u00(2[267bfBF]|3[cdeCDE])")
+_ESCAPED = lazy_pattern(_BACKSLASHES + r"(?=[\"'/&+<=>])|\ufdd0+")
+_PERCENT = lazy_pattern(r"%(?:25)*([2-7][0-9A-Fa-f])")
+_ENTITY = lazy_pattern(r"&(?:amp;)*(#[0-9]{2,4};|#[xX][0-9A-Fa-f]{2,4};|[a-z]{2,7};)")
 _FILL = "\ufdd0"  # in no text: fills the place where an encoded character was longer than the character
 _CHANGED_BY_JSON = re.compile(r'[^ -~]|["\\]')
 _LEVELS = 3
@@ -521,9 +522,9 @@ def forms_of(value: str) -> list[str]:
 
 
 # Texts that are wrapped in base64: found, unwrapped, and returned with their places.
-_PIECE = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
-_BLOCK = re.compile(r"(?:[A-Za-z0-9+/]{60,}(?:\r?\n|\\r\\n|\\n)[ \t]{0,32})+[A-Za-z0-9+/]{1,}={0,2}")
-_LINE_BREAK = re.compile(r"\\[rn]|\s")
+_PIECE = lazy_pattern(r"[A-Za-z0-9+/_-]{24,}={0,2}")
+_BLOCK = lazy_pattern(r"(?:[A-Za-z0-9+/]{60,}(?:\r?\n|\\r\\n|\\n)[ \t]{0,32})+[A-Za-z0-9+/]{1,}={0,2}")
+_LINE_BREAK = lazy_pattern(r"\\[rn]|\s")
 _LINE_MIN = 60
 _PROBE_CHARS = 32
 _TEXT_MAX = 4 << 20
