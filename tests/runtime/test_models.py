@@ -57,7 +57,7 @@ def test_the_line_says_how_to_change_it():
 
 def test_a_key_without_its_library_is_said(monkeypatch):
     """What was found and cannot be used is named with the command that mends it; the guide answers meanwhile."""
-    monkeypatch.setattr("holdfast.agent._kit.find_spec", lambda _: None)
+    monkeypatch.setattr("holdfast.agent._model_choice.find_spec", lambda _: None)
     choice = choose_model(None, settings(), {"ANTHROPIC_API_KEY": "k"})
     assert choice.is_guide
     assert choice.needs_engine

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from holdfast.agent._context import Suspend, ToolContext, plain_result, plain_text
     from holdfast.agent._engine import Engine, LateModel, engine_of, register_model, resolve_model
     from holdfast.agent._event_logger import EventLogger
-    from holdfast.agent._kit import AGENT_TYPE, AgentHome, AgentMaker, Kit, ModelChoice, RepairedWarning, choose_model
+    from holdfast.agent._kit import AGENT_TYPE, AgentHome, AgentMaker, Kit, RepairedWarning
     from holdfast.agent._limits import RunLimits
     from holdfast.agent._mcp_servers import McpServer, McpServers, McpServerWarning, can_use_servers
+    from holdfast.agent._model_choice import ModelChoice, choose_model
     from holdfast.agent._options import Features, PersistentSession, Scope, Strategy
     from holdfast.agent._permissions import Decision, PermissionRequest
     from holdfast.agent._result import Ask, Reply, RunResult, RunStream, Suspension, Usage
@@ -39,7 +40,8 @@ __getattr__ = lazy(
         "_context": "Suspend ToolContext plain_result plain_text",
         "_engine": "Engine LateModel engine_of register_model resolve_model",
         "_event_logger": "EventLogger",
-        "_kit": "AGENT_TYPE AgentHome AgentMaker Kit ModelChoice RepairedWarning choose_model",
+        "_kit": "AGENT_TYPE AgentHome AgentMaker Kit RepairedWarning",
+        "_model_choice": "ModelChoice choose_model",
         "_limits": "RunLimits",
         "_mcp_servers": "McpServer McpServerWarning McpServers can_use_servers",
         "_options": "Features PersistentSession Scope Strategy",

@@ -8,11 +8,9 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
+from holdfast.agent._model_choice import INSTALL
 from holdfast.agent._result import Ask, Reply
 from holdfast.errors import UsageError
-
-INSTALL = "pip install 'holdfast[agent]'"
-"""The command that installs the library of the providers' models."""
 
 Resolver = Callable[[str], Any]
 

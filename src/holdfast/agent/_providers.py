@@ -23,7 +23,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from holdfast.agent._context import plain_text
-from holdfast.agent._engine import INSTALL
+from holdfast.agent._model_choice import INSTALL
 from holdfast.agent._result import Ask, CallRequest, Reply, Speech, Usage, blocks_of
 from holdfast.errors import HoldfastError, ModelFailed, UsageError
 from holdfast.model import decode_json

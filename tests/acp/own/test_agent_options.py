@@ -81,7 +81,7 @@ def test_a_mode_that_there_is_not_is_wrong_usage(run):
 
 def test_without_the_engine_it_says_what_to_install(run, monkeypatch):
     """Before anything is served: an editor would only see a prompt fail."""
-    monkeypatch.setattr("holdfast.agent._kit.find_spec", lambda _: None)
+    monkeypatch.setattr("holdfast.agent._model_choice.find_spec", lambda _: None)
     assert run("--model", "openai:gpt-5") is None
     assert run.code == 2
     assert "pip install" in run.errors

@@ -282,7 +282,7 @@ def versions() -> dict[str, str | None]:
     }
     # Python has zstd itself from 3.14 on.
     needed = [name for name in _PACKAGES if name != "backports.zstd" or sys.version_info < (3, 14)]
-    return found | {name: installed_version(name) for name in needed}
+    return found | {name: _installed_version(name) for name in needed}
 
 
 def _print_store(app: App, place: str, reason: str, checks: list[answers.Check]) -> None:
@@ -335,16 +335,21 @@ def find_extras() -> list[answers.OptionalPart]:
     """Return every optional part with what it lacks."""
     found = []
     for name, (gives, packages) in EXTRAS.items():
-        missing = tuple(package for package in packages if installed_version(package) is None)
+        missing = tuple(package for package in packages if not _is_installed(package))
         found.append(answers.OptionalPart(name, gives, not missing, missing, f"pip install 'holdfast[{name}]'"))
     return found
 
 
-def installed_version(package: str) -> str | None:
-    """The version of an installed package; None if there is none."""
-    from importlib.metadata import PackageNotFoundError, version  # takes long to load, and only doctor asks
+def _is_installed(package: str) -> bool:
+    from importlib.metadata import PackageNotFoundError, distribution  # takes long to load, and only doctor asks
 
     try:
-        return version(package)
+        return bool(distribution(package))  # its metadata, with the version, takes long to read
     except PackageNotFoundError:
-        return None
+        return False
+
+
+def _installed_version(package: str) -> str | None:
+    from importlib.metadata import version
+
+    return version(package) if _is_installed(package) else None
