@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+from unittest import mock
 
 import pytest
 
 from holdfast.errors import Conflict, NotFound, StoreError, UsageError
 from holdfast.storage import FileStore
+from holdfast.storage.files.archive import FRAME_BYTES, Archive
 from holdfast.testing import FaultyDisk, SimDisk
 
 KEY = "sessions/a"
@@ -228,6 +230,26 @@ def test_pieces_of_logs(tmp_path):
     assert [*found] == ["sessions/a", "sessions/c"]
     assert [pieces.data for pieces in found.values()] == [[b"two", b"one", b""]] * 2
     assert found["sessions/c"].stamp == store.stamp("sessions/c")
+
+
+def test_pieces_of_archived_logs_take_one_reading_of_each_frame(tmp_path):
+    """However many places are asked for, each frame is unpacked once; a damaged archive is left to its log."""
+    store = FileStore(str(tmp_path / "store"))
+    lease = store.lease(KEY)
+    log = store.log(KEY)
+    lines = [b"%07d\n" % number for number in range(FRAME_BYTES // 4)]  # two frames
+    log.append(b"".join(lines), 0, len(lines), lease.acquire("me", 60_000))
+    log.close()
+    lease.release()
+    plain = store.read_pieces({KEY: [FRAME_BYTES - 4, 8, 0, FRAME_BYTES * 2, FRAME_BYTES + 80]}, 16)
+    store.archive(KEY)
+    with mock.patch.object(Archive, "_unpacked", autospec=True, side_effect=Archive._unpacked) as unpacked:
+        archived = store.read_pieces({KEY: [FRAME_BYTES - 4, 8, 0, FRAME_BYTES * 2, FRAME_BYTES + 80]}, 16)
+    assert archived[KEY].data == plain[KEY].data
+    assert unpacked.call_count == 2
+    [file] = (tmp_path / "store" / KEY).glob("*.zst")
+    file.write_bytes(file.read_bytes()[:-40])
+    assert store.read_pieces({KEY: [0]}, 16) == {}
 
 
 @pytest.mark.parametrize("call", ["open_directory", "open_read", "node", "read_at"])

@@ -28,7 +28,7 @@ _SLACK_BYTES = 1 << 12
 _QUICK_BYTES = 1 << 13
 _LONG_BYTES = 1 << 17
 # So many hits are read at once.
-_TOGETHER_MAX = 32
+_TOGETHER_MAX = 512
 _KEPT_MAX = 512
 _KEPT_CHARS_MAX = 1 << 13
 # Two changes within the clock's resolution leave the same time on a file.

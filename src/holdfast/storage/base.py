@@ -69,9 +69,9 @@ class Stamp(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Some bytes of one log, and its state just before they were read."""
+    """Some bytes of one log, and its state just before they were read, if that has a stamp."""
 
-    stamp: Stamp
+    stamp: Stamp | None
     data: Sequence[bytes]
 
 

@@ -8,7 +8,8 @@ bounded: a file that was copied in may claim anything.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -106,6 +107,28 @@ class Archive:
                     skip -= len(chunk)
                 start = frame.start + frame.size
         yield from _zeros(self.size - start)
+
+    def pieces(self, starts: Sequence[int], size: int) -> list[bytes] | None:
+        """Return ``size`` bytes from each of these places; each frame is unpacked once.
+
+        None for an archive with damage or with frames too large to hold.
+        """
+        self.check()
+        if self.damaged or any(frame.size > _WHOLE_BYTES_MAX for frame in self.frames):
+            return None
+        begins = [frame.start for frame in self.frames]
+        found: dict[int, bytes] = {}
+        at, data = -1, b""
+        for start in sorted(set(starts)):
+            piece = b""
+            for number in range(max(bisect_right(begins, start) - 1, 0), len(begins)):
+                if begins[number] >= start + size:
+                    break
+                if number != at:
+                    at, data = number, b"".join(self._unpacked(self.frames[number]))
+                piece += data[max(start - begins[at], 0) : start + size - begins[at]]
+            found[start] = piece
+        return None if self.damaged else [found[start] for start in starts]
 
     def _unpacked(self, frame: ArchiveFrame) -> Iterator[bytes]:
         left = frame.size

@@ -344,7 +344,7 @@ _checked = lru_cache(maxsize=16)(check_prefix)
 
 
 def read_pieces(tree: Tree, starts: Mapping[str, Sequence[int]], size: int) -> dict[str, Pieces]:
-    """Return the bytes of each plain log at these places; logs that cannot be read this way are left out."""
+    """Return the bytes of each log at these places; logs that cannot be read this way, such as forks, are left out."""
     found: dict[str, Pieces] = {}
     for above, keys in groupby(starts, folder_of):
         try:
@@ -368,13 +368,23 @@ def _read(disk: Disk, folder: int, name: str, starts: Sequence[int], size: int) 
     try:
         directory = disk.open_directory(name, folder)
         opened.append(directory)
-        log = disk.open_read(LOG_NAME, directory)
+        try:
+            log = disk.open_read(LOG_NAME, directory)
+        except FileNotFoundError:
+            return _read_archived(disk, directory, starts, size)
         opened.append(log)
         node = disk.node(log)
         stamp = Stamp(node.inode, node.size, node.modified)
         return Pieces(stamp, [disk.read_at(log, size, start) for start in starts])
-    except OSError:
+    except (OSError, HoldfastError):
         return None
     finally:
         for descriptor in opened:
             let_go(disk, descriptor)
+
+
+def _read_archived(disk: Disk, directory: int, starts: Sequence[int], size: int) -> Pieces | None:
+    with open_parts(disk, directory) or contextlib.nullcontext() as opened:
+        archive = None if opened is None else opened.archive()
+        found = None if archive is None else archive.pieces(starts, size)
+    return None if found is None else Pieces(None, found)
