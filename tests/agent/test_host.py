@@ -365,47 +365,6 @@ async def test_a_turn_that_is_put_off_can_be_gone_on_with(hf, host):
     assert "interrupted" in [event.type for event in hf.events("put-off")]
 
 
-# -- questions -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("answer", "allow", "scope"),
-    [({"approved": True, "scope": "session"}, True, "session"), ({"approved": False}, False, "once")],
-)
-async def test_a_question_waits_for_its_answer(host, answer, allow, scope):
-    """It is told, waits under the id of its call, and is answered once."""
-    turn = host.begin("s", lambda turn: turn.ask(request()))
-    name, question = await anext(turn.listen())
-    assert name == "question"
-    assert question.shown().params == {"path": "a"}
-    assert list(turn.questions) == ["call-1"]
-    assert turn.answer("call-1", **answer)
-    assert not turn.answer("call-1", approved=True)
-    decision = await turn.finish()
-    assert (decision.allow, decision.scope) == (allow, scope)
-
-
-async def test_a_question_that_nobody_answers(host):
-    """When time is up, and when nobody can answer any more, the tool may not run."""
-    late = host.begin("late", lambda turn: turn.ask(request(), wait_s=0))
-    assert (await late.finish()).reason == "nobody answered in time"
-    alone = host.begin("alone", lambda turn: turn.ask(request(), id="mine"))
-    assert await anext(alone.listen())
-    assert list(alone.questions) == ["mine"]
-    alone.deny_all()
-    assert not (await alone.finish()).allow
-    assert alone.questions == {}
-
-
-async def test_questions_end_with_their_turn(host):
-    """What waited can no longer be answered."""
-    turn = host.begin("s", lambda turn: turn.ask(request()))
-    await anext(turn.listen())
-    await host.cancel("s")
-    assert turn.questions == {}
-    assert not turn.answer("call-1", approved=True)
-
-
 def test_the_host_loads_no_engine():
     """An app that only waits for its first message does not pay for a model."""
     program = "import sys, holdfast.agent.host; print('pydantic_ai' in sys.modules)"

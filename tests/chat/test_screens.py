@@ -100,7 +100,7 @@ def test_conversations_look_as_they_should(start, model, own_place, columns, the
         chat.say(text)
     chat.wait_for_prompt()
     chat.send("read notes\r")
-    chat.wait("[N]o:")
+    chat.wait("(Enter: later):")
     chat.send("y\r")
     chat.wait("has one line")
     chat.say("fail")
@@ -244,7 +244,7 @@ def test_a_terminal_that_can_only_show_lines_is_talked_to_all_the_same(start, ow
     written = []
     for expected, typed in (
         ("you> ", "read notes.txt"),
-        (r"\[N\]o: ", "y"),
+        (r"\(Enter: later\): ", "y"),
         ("has 1 line, 2 words", "exit"),
         (pexpect.EOF, ""),
     ):

@@ -133,34 +133,43 @@ def test_a_tool_asks_for_permission(terminal, model, own_place, hf):
     assert "the secret is 42" in str(model.requests[1].messages)
     terminal.say("again", "again")
     terminal.wait_for("May the agent use read_file", 2)
-    terminal.press("C-c")
+    terminal.type("n")
     terminal.wait_for("refused")
     [row] = hf.list()
     decisions = [e.data["decision"] for e in hf.events(row.session_id, types=["permission"])]
     assert decisions == ["allow", "deny"]
 
 
-def test_a_call_that_waits_is_asked_about_here_and_goes_on_when_answered_elsewhere(terminal, model, own_place, hf):
-    """Whoever is at the terminal answers, or leaves it waiting, also beyond the end of the chat."""
+def test_a_question_is_in_the_inbox_while_it_is_asked(terminal, model, own_place, hf):
+    """It can be left waiting, is asked again after kill -9, and is withdrawn when it is answered elsewhere."""
     (own_place / "a.txt").write_text("the secret is 42")
-    agents = own_place / ".holdfast" / "agents"
-    agents.mkdir(parents=True)
-    (agents / "keeper.md").write_text("---\npermission: suspend\n---\nYou keep.")
     read = AskForTool("read_file", {"path": "a.txt"})
-    answers = iter([read, Say("first done"), read, Say("second done")])
+    answers = iter([read, Say("first done"), read, Say("second done"), read, Say("third done")])
     model.follow(lambda request: next(answers))
-    terminal.type("holdfast chat --agent keeper")
+    start(terminal)
     terminal.say("read a.txt", "May the agent use read_file(path='a.txt')?")
+    terminal.wait_for("(Enter: later):")
+    terminal.press("C-z")
+    terminal.wait_for("Stopped")
+    terminal.type("kill -9 %1; clear; holdfast --color never chat --plain")
+    terminal.wait_for("a call waits for an answer: Enter shows it")
+    terminal.say("", "May the agent use read_file(path='a.txt')?")
     terminal.type("y")
     terminal.wait_for("first done")
     terminal.say("again", "again")
-    terminal.wait_for("May the agent use read_file", 2)
+    terminal.wait_for("(Enter: later):", 2)
+    [one] = hf.waiting()
+    hf.answer(one.id, True, by="ada")
+    terminal.wait_for("answered elsewhere")
+    terminal.wait_for("second done")
+    terminal.say("once more", "once more")
+    terminal.wait_for("(Enter: later):", 3)
     terminal.type("")
     terminal.wait_for("waits for an answer (read_file)")
     terminal.say("/exit", "continues it")
     [one] = hf.waiting()
     hf.answer(one.id, True, by="ada")
-    terminal.type("clear; holdfast chat --agent keeper")
+    terminal.type("clear; holdfast --color never chat --plain")
     terminal.wait_for("answered: Enter goes on")
-    terminal.say("", "second done")
+    terminal.say("", "third done")
     assert hf.waiting() == []

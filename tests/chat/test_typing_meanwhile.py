@@ -98,7 +98,7 @@ def test_questions_and_unfinished_lines_lose_nothing(terminal, model, gate, own_
     terminal.type("holdfast --color never chat")
     terminal.wait_for("› ")
     terminal.type("read a.txt")
-    terminal.wait_for("[N]o:")
+    terminal.wait_for("(Enter: later):")
     terminal.type("y")
     terminal.wait_for("working")
     terminal.type("shorter")

@@ -311,3 +311,32 @@ def test_serving_begins_and_ends_in_good_order(monkeypatch, store_root, kit_of, 
         bridge_module.serve_stdio(str(store_root), kit_of())
     shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("", "a greeting\n")
+
+
+def test_a_question_outlives_a_bridge_that_was_killed(hf, store_root):
+    """After kill -9 it is in the inbox, the next bridge asks again, and the answer goes on."""
+    command = [COMMAND, "--store", str(store_root), "bridge", "--stdio", "--model", "guide"]
+
+    def talk(*messages):
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for message in messages:
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+        process.stdin.flush()
+        return process
+
+    def hear(process, tag):
+        while (message := json.loads(process.stdout.readline()))["type"] != tag:
+            pass
+        return message
+
+    with talk({"type": "query", "query": "call this session Lisbon"}) as first:
+        asked = hear(first, "tool_request_approval")
+        first.kill()
+    [one] = hf.waiting()
+    assert (one.id, one.tool) == (asked["question"], "set_title")
+    with talk({"type": "session_load", "session_id": one.session_id}, {"type": "resume"}) as second:
+        assert hear(second, "tool_request_approval")["question"] == one.id
+        hf.answer(one.id, True)
+        assert "now called" in hear(second, "query_result")["response"]
+        second.stdin.close()
+    assert hf.info(one.session_id).title == "Lisbon"

@@ -151,19 +151,55 @@ def test_approving_what_does_not_wait(ask):
 
 
 def test_nobody_is_left_to_approve(hf, talk, kit_of):
-    """A client that has closed its side refuses every tool; the query ends all the same."""
-    *_, last = talk({"type": "query", "query": "x"}, kit=kit_of(LOOKING, LOOKING, "done"))
+    """When a client has closed its side, the query ends with the question, which waits in the inbox."""
+    *_, last = talk({"type": "query", "query": "x"}, kit=kit_of(LOOKING, "done"))
     assert last["type"] == "query_result"
-    assert {event.data["is_error"] for event in hf.events(last["session_id"], types=TOOLS)} == {True}
+    assert [one["tool"] for one in last["waiting"]] == ["list_directory"]
+    [one] = hf.waiting(session=last["session_id"])
+    hf.answer(one.id, True)
+    load = {"type": "session_load", "session_id": last["session_id"]}
+    *_, last = talk(load, {"type": "resume"}, kit=kit_of("done"))
+    assert last["response"] == "done "
+    assert hf.waiting() == []
 
 
-async def test_a_tool_that_waits_when_nobody_is_left(connect):
-    """It is refused then, and the answer still comes."""
+async def test_a_tool_that_waits_when_nobody_is_left(hf, connect):
+    """It is left to the inbox then, and the query ends."""
     client = await connect(LOOKING, "done")
     await client.say(type="query", query="look")
-    await client.hear("tool_request_approval")
+    asked = await client.hear("tool_request_approval")
     client.writer.write_eof()
-    assert (await client.hear("query_result"))["response"] == "done "
+    [one] = (await client.hear("query_result"))["waiting"]
+    assert [one["id"]] == [asked["question"]] == [one.id for one in hf.waiting()]
+
+
+async def test_a_question_is_answered_elsewhere(hf, connect):
+    """It is in the inbox before the client hears of it; with an answer from there the client's dialog closes."""
+    client = await connect(LOOKING, "done")
+    await client.say(type="query", query="look", id="q1")
+    asked = await client.hear("tool_request_approval")
+    [one] = hf.waiting()
+    assert (one.id, one.args) == (asked["question"], {"path": "."})
+    hf.answer(one.id, False, by="ada", because="not there")
+    settled = await client.hear("tool_request_settled")
+    assert (settled["tool_id"], settled["id"]) == (asked["tool_id"], "q1")
+    result = await client.hear("query_result")
+    assert (result["response"], "waiting" in result) == ("done ", False)
+    late = await client.ask(type="tool_approve", tool_id=asked["tool_id"], approved=True)
+    assert late["success"] is False
+    assert "not there" in str(hf.recover(result["session_id"]).messages)
+
+
+async def test_a_word_while_a_call_waits(hf, connect):
+    """It is recorded, and heard when the query goes on; there is no step that it could stop."""
+    client = await connect(LOOKING, "calm")
+    await client.say(type="query", query="look")
+    asked = await client.hear("tool_request_approval")
+    assert (await client.ask(type="steer", text="quickly"))["success"] is True
+    assert (await client.ask(type="steer", text="stop", interrupt=True))["code"] == "usage"
+    await client.say(type="tool_approve", tool_id=asked["tool_id"], approved=True)
+    id = (await client.hear("query_result"))["session_id"]
+    assert [event.data["content"] for event in hf.events(id, types=["user"])] == ["look", "quickly"]
 
 
 async def test_a_query_is_cancelled(hf, connect):

@@ -12,8 +12,8 @@ from pydantic_ai.models.function import FunctionModel
 import holdfast
 from holdfast.agent import Agent, Tool
 from holdfast.agent._execution import ResultCache
+from holdfast.agent._run_log import find_leftovers
 from holdfast.agent._spec import PluginHost
-from holdfast.agent._turn import find_leftovers
 
 TOKEN = "gh" + "p_" + "aB3dE5gH" * 4 + "abcd"
 MARK = {"redaction": {"mode": "mark"}}

@@ -5,17 +5,16 @@ from __future__ import annotations
 import random
 import re
 import unicodedata
-from concurrent.futures import Future
 from itertools import islice
 
 import pytest
 from textual.drivers.headless_driver import HeadlessDriver
 
 import holdfast
-from holdfast.agent import PermissionRequest, Question
 from holdfast.apps.tui import _page_screen
 from holdfast.apps.tui._dialogs import Buttons, Pick, Prompt
 from holdfast.catalog import Hit, Page, SessionFigures, Share, Snippet, Stats, ToolFigures, TopicCount
+from holdfast.library.answers.turns import ToolQuestion
 from holdfast.model import SessionMetadata
 from holdfast.testing.model_server import AskForTool, Fail, Say
 
@@ -341,8 +340,8 @@ async def test_dialogs_permissions_and_messages(sit, hf, trip, written):
                 app.push_screen(dialog)
                 await seat.pilot.pause()
                 await seat.press("escape")
-            asked = PermissionRequest(few[2], {few[3]: text}, few[4], few[5], few[6])
-            app.ask_permission(Question(few[0], asked, Future()))
+            parts = {"session_id": few[5], "tool_id": few[6], "tool_name": few[2], "description": few[4]}
+            app.ask_permission(ToolQuestion(**parts, params={few[3]: text}, question=few[0]))
             await seat.pilot.pause()
             await seat.press("escape")
             app.tell(f"wrote {text}")

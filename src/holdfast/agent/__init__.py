@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.agent._tools import Tool, tool
     from holdfast.agent._turn import can_go_on
     from holdfast.agent.commands import fork_seq, offered_commands, read_command, usage_text
-    from holdfast.agent.host import Host, HostedTurn, Message, Question
+    from holdfast.agent.host import Host, HostedTurn, Message
     from holdfast.agent.runtime import EXIT_WORDS, Runtime, Wakes
 
 __getattr__ = lazy(
@@ -52,7 +52,7 @@ __getattr__ = lazy(
         "_tools": "Tool tool",
         "_turn": "can_go_on",
         "commands": "fork_seq offered_commands read_command usage_text",
-        "host": "Host HostedTurn Message Question",
+        "host": "Host HostedTurn Message",
         "runtime": "EXIT_WORDS Runtime Wakes",
     },
 )
@@ -80,5 +80,5 @@ __all__ += ["builtin_tools", "file_tools", "memory_tools", "todo_tool"]
 # What apps make agents from, and where they run them.
 __all__ += ["AGENT_TYPE", "AgentHome", "AgentMaker", "Kit", "RepairedWarning"]
 __all__ += ["LateModel", "ModelChoice", "choose_model", "engine_of", "register_model", "resolve_model"]
-__all__ += ["EXIT_WORDS", "EventLogger", "Host", "HostedTurn", "Message", "Question", "Runtime"]
+__all__ += ["EXIT_WORDS", "EventLogger", "Host", "HostedTurn", "Message", "Runtime"]
 __all__ += ["can_go_on", "fork_seq", "offered_commands", "read_command", "usage_text"]

@@ -20,7 +20,18 @@ from holdfast.errors import DataError, HoldfastError, UsageError
 from holdfast.model import Event, is_reference
 from holdfast.replay import AskState
 from holdfast.security import has_mark
-from holdfast.session import RecordedCall, Session, Waiting, ask_id, documents_of, now_ms, waiting_of, whole_event
+from holdfast.session import (
+    Answer,
+    RecordedCall,
+    Session,
+    Waiting,
+    ask_id,
+    documents_of,
+    now_ms,
+    put_answer,
+    waiting_of,
+    whole_event,
+)
 
 _RESULTS_MAX = 1000  # of one open session; beyond it the oldest are dropped
 
@@ -167,6 +178,20 @@ class Executor:
             return await self._carry(plan, run)
 
         return [found for some in await _all([one(*pair) for pair in calls]) for found in some]
+
+    def answer_covered(self, asks: dict[str, AskState]) -> bool:
+        """Answer open questions of this run that an approval of another call covers; return whether there were any."""
+        found, session = False, self.talk.session
+        for id, ask in asks.items():
+            tool = self.tools.get(ask.tool)
+            is_mine = tuple(ask.path) == self.path and ask.is_open and ask.kind == "permission"
+            if is_mine and tool is not None and ask.call_seq >= 0:
+                args = session.as_said(next(session.events(ask.call_seq))).data.get("params")
+                if isinstance(args, dict) and self.gate.is_approved(tool, args):
+                    answer = Answer(id=id, decision="allow", by="an approval", via="approval", at=now_ms())
+                    put_answer(documents_of(session), answer)
+                    found = True
+        return found
 
     async def carry_out(self, asks: dict[str, AskState]) -> list[Waiting]:
         """Carry out the answers to questions of this run. An answer permits one execution, recorded under it."""

@@ -276,7 +276,7 @@ class AgentMaker:
         *,
         model: str | None = None,
         agent: str | None = None,
-        permission: Callable[[PermissionRequest], Any] | None = None,
+        permission: Callable[[PermissionRequest], Any] | str | None = None,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         from holdfast._config import configuration

@@ -110,6 +110,10 @@ class Gate:
             return Verdict(False, f"the tool {tool.name} needs permission, and nobody is here to give it")
         return Verdict(False, asks=True, expired=bool(fitting))
 
+    def is_approved(self, tool: Tool, args: dict[str, Any]) -> bool:
+        """Return whether a call that needs permission has it already."""
+        return self.enabled and tool.needs_permission and self.check(tool, args).allowed
+
     async def ask(self, tool: Tool, args: dict[str, Any], call_id: str, *, expired: bool) -> Verdict:
         """Ask about a recorded call; the decision is on the medium when this returns."""
         prompt = self.prompt if tool.permission is None else tool.permission

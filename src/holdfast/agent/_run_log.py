@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.agent._result import Reply
+from holdfast.agent._result import CallRequest, Reply
 from holdfast.model import Event
 from holdfast.replay import Conversation, estimate_tokens
-from holdfast.session import Session
+from holdfast.security import has_mark
+from holdfast.session import Session, documents_of, whole_event
 
 _TOP = "r-"
 _CHILD = "d-"
@@ -195,3 +196,83 @@ def attempts(events: Iterable[Event]) -> list[Attempt]:
             one.heartbeat_at = max(one.heartbeat_at, event.timestamp)
             one.iterations += event.type == "agent_iteration" and not event.data.get("heartbeat")
     return found
+
+
+# What an ended process left of the last answer.
+class Unasked(NamedTuple):
+    """The calls of a run's last answer that an ended process recorded, and neither began nor asked about."""
+
+    calls: Sequence[tuple[CallRequest, Event]] = ()
+    below: Sequence[tuple[str, str]] = ()
+    """The runs of delegates that have such calls, each with the call of the delegate."""
+
+
+NOTHING = Unasked()
+
+
+def find_leftovers(session: Session) -> tuple[list[CallRequest], Unasked]:
+    """Return the top-level calls that an ended process left without a result: the begun, and the only recorded ones.
+
+    The outcome of those that had begun is unknown. Call it before anything is appended: the first append records
+    the interruption, and from then on they count as interrupted.
+    """
+    state = session.live_state
+    if not state.open_turns:
+        return [], NOTHING
+    waiting = _waiting_calls(session)
+    begun = [one.seq for id, one in state.pending_calls.items() if one.begun and id not in waiting]
+    calls = [event for event in map(next, map(session.events, begun)) if event.type == "tool_call"]
+    requests = [request for event in calls if not is_child(event) and (request := _request(session, event))]
+    return requests, find_unasked(session)
+
+
+def find_unasked(session: Session, run: str | None = None, start: int = 0) -> Unasked:
+    """Return the calls that nobody was asked about, of the last answer of a run and of the runs below.
+
+    The state does not have them: a process that was killed in between recorded that they did not run.
+    """
+    waiting = _waiting_calls(session)
+    settled: set[Any] = set()
+    calls: list[tuple[CallRequest, Event]] = []
+    below: list[tuple[str, str]] = []
+    for event in session.newest(start):
+        if not is_of(event, run):
+            continue
+        if event.type in ("user", "assistant"):
+            break
+        if event.type not in _ABOUT_CALLS:
+            continue
+        call = event.data.get(_ABOUT_CALLS[event.type])
+        if event.type == "delegation":
+            child = str(event.data.get("child_run"))
+            # Also where another call of that run waits already.
+            if call not in settled and any(find_unasked(session, child, event.seq)):
+                below.append((child, str(call)))
+            continue
+        if event.type == "tool_call" and call not in settled | waiting and event.data.get("begun") is False:
+            request = _request(session, event)
+            calls += [] if request is None else [(request, event)]
+        settled.add(call)
+    return Unasked(calls[::-1], below[::-1])
+
+
+def _waiting_calls(session: Session) -> set[str | None]:
+    return {name for ask in session.live_state.asks.values() for name in (*ask.above, ask.call)}
+
+
+_ABOUT_CALLS = {
+    "tool_call": "id",
+    "delegation": "call",
+    "permission": "call",
+    "step": "call",
+    "tool_result": "toolCallId",
+}
+
+
+def _request(session: Session, event: Event) -> CallRequest | None:
+    event = whole_event(event, documents_of(session))
+    params = event.data.get("params")
+    # With a mark in place of a secret it would be another call than the intended one.
+    if not isinstance(params, dict) or has_mark(bytes(event.raw)):
+        return None
+    return CallRequest(str(event.data.get("id")), str(event.data.get("tool")), params)

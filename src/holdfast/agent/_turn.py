@@ -7,7 +7,7 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace as replace_struct
 
@@ -16,24 +16,13 @@ from holdfast.agent._execution import Parked
 from holdfast.agent._interjections import Steering
 from holdfast.agent._limits import load_prices_for
 from holdfast.agent._loop import LoopOutcome
-from holdfast.agent._result import (
-    CallRequest,
-    RunResult,
-    RunStatus,
-    Usage,
-    blocks_of,
-    find_waiting,
-    revoke,
-    suspension_of,
-)
-from holdfast.agent._run_log import RunLog, counted, is_child, is_of, new_run
+from holdfast.agent._result import RunResult, RunStatus, Usage, blocks_of, find_waiting, revoke, suspension_of
+from holdfast.agent._run_log import NOTHING, RunLog, Unasked, counted, find_leftovers, find_unasked, is_of, new_run
 from holdfast.agent._spec import Activity, PluginHost, RunPlace, SessionPlugins, Spec
 from holdfast.agent._tools import Tool
 from holdfast.errors import AgentError, HoldfastError, UsageError
 from holdfast.library import Holdfast
-from holdfast.model import Event
 from holdfast.replay import AskState, is_complete
-from holdfast.security import has_mark
 from holdfast.session import (
     Result,
     Session,
@@ -45,23 +34,11 @@ from holdfast.session import (
     resolve_blobs,
     take_answers,
     waiting_of,
-    whole_event,
 )
 from holdfast.storage import Documents, MemoryStore
 
 DEPTH_MAX = 8
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
-
-
-class Unasked(NamedTuple):
-    """The calls of a run's last answer that an ended process recorded, and neither began nor asked about."""
-
-    calls: Sequence[tuple[CallRequest, Event]] = ()
-    below: Sequence[tuple[str, str]] = ()
-    """The runs of delegates that have such calls, each with the call of the delegate."""
-
-
-NOTHING = Unasked()
 
 
 def check_delegates(spec: Spec) -> None:
@@ -173,6 +150,8 @@ async def carry_on(activity: Activity) -> list[Waiting]:
         mine = {
             id: ask for id, ask in session.live_state.asks.items() if tuple(ask.path[:depth]) == activity.path
         }  # fmt: skip
+        if await asyncio.to_thread(activity.executor.answer_covered, mine):
+            continue
         due = {id: ask for id, ask in mine.items() if not ask.is_open and id not in tried}
         if not due:
             break
@@ -529,71 +508,3 @@ def _remember_settings(activity: Activity) -> None:
     changed = {name: value for name, value in wanted.items() if known.get(name) != value}
     if changed:
         home.append("config", changed)
-
-
-def find_leftovers(session: Session) -> tuple[list[CallRequest], Unasked]:
-    """Return the top-level calls that an ended process left without a result: the begun, and the only recorded ones.
-
-    The outcome of those that had begun is unknown. Call it before anything is appended: the first append records
-    the interruption, and from then on they count as interrupted.
-    """
-    state = session.live_state
-    if not state.open_turns:
-        return [], NOTHING
-    waiting = _waiting_calls(session)
-    begun = [one.seq for id, one in state.pending_calls.items() if one.begun and id not in waiting]
-    calls = [event for event in map(next, map(session.events, begun)) if event.type == "tool_call"]
-    requests = [request for event in calls if not is_child(event) and (request := _request(session, event))]
-    return requests, find_unasked(session)
-
-
-def find_unasked(session: Session, run: str | None = None, start: int = 0) -> Unasked:
-    """Return the calls that nobody was asked about, of the last answer of a run and of the runs below.
-
-    The state does not have them: a process that was killed in between recorded that they did not run.
-    """
-    waiting = _waiting_calls(session)
-    settled: set[Any] = set()
-    calls: list[tuple[CallRequest, Event]] = []
-    below: list[tuple[str, str]] = []
-    for event in session.newest(start):
-        if not is_of(event, run):
-            continue
-        if event.type in ("user", "assistant"):
-            break
-        if event.type not in _ABOUT_CALLS:
-            continue
-        call = event.data.get(_ABOUT_CALLS[event.type])
-        if event.type == "delegation":
-            child = str(event.data.get("child_run"))
-            # Also where another call of that run waits already.
-            if call not in settled and any(find_unasked(session, child, event.seq)):
-                below.append((child, str(call)))
-            continue
-        if event.type == "tool_call" and call not in settled | waiting and event.data.get("begun") is False:
-            request = _request(session, event)
-            calls += [] if request is None else [(request, event)]
-        settled.add(call)
-    return Unasked(calls[::-1], below[::-1])
-
-
-def _waiting_calls(session: Session) -> set[str | None]:
-    return {name for ask in session.live_state.asks.values() for name in (*ask.above, ask.call)}
-
-
-_ABOUT_CALLS = {
-    "tool_call": "id",
-    "delegation": "call",
-    "permission": "call",
-    "step": "call",
-    "tool_result": "toolCallId",
-}
-
-
-def _request(session: Session, event: Event) -> CallRequest | None:
-    event = whole_event(event, documents_of(session))
-    params = event.data.get("params")
-    # With a mark in place of a secret it would be another call than the intended one.
-    if not isinstance(params, dict) or has_mark(bytes(event.raw)):
-        return None
-    return CallRequest(str(event.data.get("id")), str(event.data.get("tool")), params)

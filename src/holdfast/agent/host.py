@@ -11,8 +11,8 @@ The contract, which every app with agents keeps by running on :class:`Host`:
   the next one at once.
 - **Listeners** get every message from the moment they began to listen, up to the end; a listener
   that comes after the end gets nothing and does not wait.
-- **Questions** wait under an id until they are answered, time is up, or the turn ends. An answer
-  counts once.
+- **Questions** are in the inbox before anybody is asked, so that any process can answer them, also after this one has
+  died. A turn publishes those of its run, is held while they are open, and goes on with each answer, from anywhere.
 - **Steer** sends the agent of a turn a message before its next step; with ``interrupt`` the current
   step is stopped for it. The turn goes on. A message that comes too late is refused.
 - **Cancel** stops a turn, and waits until that is recorded. The turn's end is "cancelled".
@@ -30,23 +30,22 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Hashable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from holdfast.agent._options import Scope
 from holdfast.errors import Fenced, HoldfastError, Locked, UsageError
 from holdfast.library.answers.turns import ToolQuestion
 from holdfast.session import Patience, Session, Timers, in_thread, uncancelled
 
 if TYPE_CHECKING:
-    from holdfast.agent._permissions import Decision, PermissionRequest
+    from holdfast.agent._agent import Agent
     from holdfast.agent._result import RunResult, RunStream
 
 IDLE_MS = 30 * 60 * 1000
+_LOOK_S = 1.0
 _PUT_OFF = "the server was stopped in mid-turn"
 
 Run = Callable[..., Awaitable[Any]]
@@ -70,32 +69,12 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T", bound=Openable)
 
 
-@dataclass(frozen=True)
-class Question:
-    """A tool that waits for approval."""
-
-    id: str
-    request: PermissionRequest
-    answer: asyncio.Future[tuple[bool, Scope]]
-
-    def shown(self) -> ToolQuestion:
-        """Return the question as it goes over a wire."""
-        from holdfast.agent._context import plain_result
-
-        return ToolQuestion(
-            session_id=self.request.session_id,
-            tool_id=self.id,
-            tool_name=self.request.tool,
-            description=self.request.description,
-            params=plain_result(self.request.args),
-        )
-
-
 class HostedTurn:
     """One turn: its listeners, its questions, and its end.
 
-    It publishes ``piece`` with a text, ``question`` with a :class:`Question`, messages of its work, and at its end one
-    of ``done`` with the work's result, ``failed`` with the error, ``cancelled`` and ``interrupted``.
+    It publishes ``piece`` with a text, ``question`` with a call that waits for approval (a ``ToolQuestion``), and
+    ``settled`` with the same once this turn asks about it no more; messages of its work, and at its end one of
+    ``done`` with the work's result, ``failed`` with the error, ``cancelled`` and ``interrupted``.
     """
 
     def __init__(self, key: Any, run: Run = asyncio.to_thread) -> None:
@@ -107,8 +86,10 @@ class HostedTurn:
         self.is_put_off = False
         self.news = asyncio.Event()
         """Set when something that the turn waits for may have come."""
-        self.questions: dict[str, Question] = {}
+        self.questions: dict[str, ToolQuestion] = {}
         """The open questions, in the order in which they were asked."""
+        self._held: Session | None = None
+        self._is_let_go = False
         self._queues: list[asyncio.Queue[Message | None]] = []
         self._task: asyncio.Future[Any] | None = None
         self._over = asyncio.Event()
@@ -149,41 +130,16 @@ class HostedTurn:
 
         return heard()
 
-    async def ask(self, request: PermissionRequest, *, id: str | None = None, wait_s: float | None = None) -> Decision:
-        """Ask whether a tool may run; False when ``wait_s`` is over. The default ``id`` is its call's."""
-        from holdfast.agent._permissions import Decision
-
-        answer: asyncio.Future[tuple[bool, Scope]] = asyncio.get_running_loop().create_future()
-        question = Question(id or request.call_id, request, answer)
-        self.questions[question.id] = question
-        self.tell("question", question)
-        try:
-            async with asyncio.timeout(wait_s):
-                allow, scope = await answer
-        except TimeoutError:
-            return Decision(allow=False, reason="nobody answered in time")
-        finally:
-            if self.questions.get(question.id) is question:
-                del self.questions[question.id]
-        return Decision(True, scope=scope) if allow else Decision(False, reason="the user did not approve it")
-
-    def answer(self, id: str, *, approved: bool, scope: Scope = "once") -> bool:
-        """Allow a tool, or not; return whether it was waiting for that."""
-        question = self.questions.pop(id, None)
-        if question is None or question.answer.done():
-            return False
-        question.answer.set_result((approved, scope))
-        return True
-
-    def deny_all(self) -> None:
-        """Refuse all waiting tools, because no answer can come any more."""
-        for id in list(self.questions):
-            self.answer(id, approved=False)
+    def let_go(self) -> None:
+        """Hold the turn for no answer any more: it ends, and its questions wait in the inbox."""
+        self._is_let_go = True
+        self.news.set()
 
     async def steer(self, text: str, *, interrupt: bool = False) -> None:
         """Send a message to the agent while it works, as ``Agent.steer`` does; returns once it is recorded.
 
-        Waits for an agent that is still being made. Raises UsageError if the turn ends first.
+        A turn that is still beginning, or is held for an answer, hears it later. Raises UsageError if it ends first,
+        and for an interrupt while it is held.
         """
         saying = asyncio.ensure_future(self._say(text, interrupt=interrupt))
         self._words.add(saying)
@@ -194,9 +150,14 @@ class HostedTurn:
     async def _say(self, text: str, *, interrupt: bool) -> None:
         async with self._in_order:
             await self._has_agent.wait()
-            stream = self._stream
+            stream, held = self._stream, self._held
             if self.ended is not None or stream is None:
                 raise UsageError("no agent is at work here that could hear this", remedy="Begin a turn with it.")
+            if held is not None:
+                if interrupt:
+                    raise UsageError("no step is under way: a call waits for approval", remedy="Answer it, or cancel.")
+                await self._run(held.append, "steer", {"content": text})
+                return
             await stream.begun()
             await self._run(partial(stream.steer, text, interrupt=interrupt))
 
@@ -230,8 +191,58 @@ class HostedTurn:
             raise asyncio.CancelledError
         return self.result
 
+    async def carry(
+        self, agent: Agent, stream: RunStream, session: Session | None, *, hold_s: float, durable: bool = False
+    ) -> RunResult:
+        """The usual work of a turn: stream an agent's run, ask about calls that wait, and go on with each answer.
+
+        It is held for an answer for ``hold_s``; what is still open then is left to the inbox.
+        """
+        used = None
+        while True:
+            result = await self.stream(stream, session, durable=durable)
+            if used is not None:
+                result.usage.add(used)  # all runs answer one prompt
+            used = result.usage
+            home = session or agent.session
+            asked = {one.id: one for one in result.waiting if one.kind == "permission"}
+            self._settle(asked)
+            about = {tool.name: tool.description for tool in agent.spec.tools}
+            for one in (asked[id] for id in asked if id not in self.questions):
+                question = self.questions[one.id] = ToolQuestion.of(one, about.get(one.tool, ""))
+                self.tell("question", question)
+            if home is None or not (result.waiting and await self._is_answered(home, hold_s if asked else 0)):
+                return result
+            stream = agent.run_stream(None, session=session)
+
+    async def _is_answered(self, session: Session, hold_s: float) -> bool:
+        """Hold the turn until there is an answer, or for that long; return whether there is one."""
+        from holdfast.session import is_due, take_answers
+
+        until = time.monotonic() + hold_s
+        self._held = session
+        try:
+            while True:
+                self.news.clear()
+                if await self._run(is_due, session):
+                    await self._run(take_answers, session)
+                    self._settle({id for id, ask in session.live_state.asks.items() if ask.is_open})
+                    return True
+                if self._is_let_go or time.monotonic() >= until:
+                    return False
+                with contextlib.suppress(TimeoutError):
+                    # Others answer in the store, which tells nobody.
+                    await asyncio.wait_for(self.news.wait(), _LOOK_S)
+        finally:
+            self._held = None
+
+    def _settle(self, open_ones: Container[str] = ()) -> None:
+        """Publish which of the questions this turn asks for no more."""
+        for id in [id for id in self.questions if id not in open_ones]:
+            self.tell("settled", self.questions.pop(id))
+
     async def stream(self, stream: RunStream, session: Session | None = None, *, durable: bool = False) -> RunResult:
-        """The usual work of a turn: publish an agent's answer piece by piece; return the result of the run.
+        """Publish an agent's answer piece by piece; return the result of the run.
 
         With a session everything is on the medium at the end; with ``durable`` each piece is before it is
         published, so that what a listener has seen survives this process.
@@ -264,10 +275,7 @@ class HostedTurn:
             self.ended, self.error = "failed", error
         else:
             self.ended, self.result = "done", task.result()
-        # Cancelled and not denied: no answer was given.
-        for question in self.questions.values():
-            question.answer.cancel()
-        self.questions.clear()
+        self._settle()
         self.tell(self.ended, self.result if self.error is None else self.error)
         for queue in self._queues:
             queue.put_nowait(None)

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         is_late,
         kept_answers,
         overdue,
+        put_answer,
         read_answer,
         take_answers,
         waiting_of,
@@ -110,7 +111,8 @@ __getattr__ = lazy(
         "_sealed_store": "SealedDocuments SealingStore opener_of sealing within",
         "asks": (
             "ANSWERS Answer Edited Result Waiting answered_already answered_by ask_id check_settled documents_of "
-            "drop_answer expired give_answers is_due is_late kept_answers overdue read_answer take_answers waiting_of"
+            "drop_answer expired give_answers is_due is_late kept_answers overdue put_answer read_answer take_answers "
+            "waiting_of"
         ),
         "_work": "RERUN Rerun Retry encode_arguments",
         "steps": "StepCall Steps idempotency_key step",
@@ -136,6 +138,7 @@ __all__ += [
     "is_late",
     "kept_answers",
     "overdue",
+    "put_answer",
     "read_answer",
 ]
 __all__ += ["take_answers", "waiting_of"]

@@ -10,7 +10,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.agent import EXIT_WORDS, can_go_on, plain_text, read_command
 from holdfast.apps.cli._answer import AnswerView, Theme, shortened
@@ -28,13 +28,11 @@ from holdfast.apps.render.words import ago, price, short
 from holdfast.errors import HoldfastError, ModelFailed, UsageError
 from holdfast.replay import Entry, read_transcript
 from holdfast.security import neutralise
-from holdfast.session import Result, Session, is_due, now_ms
+from holdfast.session import Result, Session, Waiting, is_due, now_ms
 from holdfast.storage import Folder
 
-if TYPE_CHECKING:
-    from holdfast.agent import PermissionRequest
-
 _PASTE_S = 0.03
+_LOOK_S = 1.0
 _FILE_BYTES_MAX = 1024 * 1024
 _PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
 _PICTURES |= {".webp": "image/webp"}
@@ -43,7 +41,7 @@ _MARKS = ",.;:!?)'\""  # what may follow the name of a file in a sentence
 _CONTEXT = ("input_tokens", "output_tokens")
 _ANSWERS = {"y": "once", "yes": "once", "s": "session", "a": "always"}
 _DECISIONS = (*_ANSWERS, "n", "no")
-_ASKED = "[y]es once, for this [s]ession, [a]lways, "
+_ASKED = "[y]es once, for [s]ession, [a]lways, [n]o"
 
 
 class Chat:
@@ -56,7 +54,7 @@ class Chat:
         self.is_terminal = somebody_types(app)
         self.draws = self.is_terminal and app.out.is_terminal and _may_draw(app, wishes)
         self.theme = Theme(wants_colour(app.out.colour, is_terminal=True), not (wishes.light or _is_light()))
-        self.talker = Talker(app, wishes, self._permit if self.is_terminal else None, late=self.is_terminal)
+        self.talker = Talker(app, wishes, "suspend" if self.is_terminal else None, late=self.is_terminal)
         self.gone_back: list[str] = []
         """The sessions that /back left, for /undo."""
         self._view: AnswerView | None = None
@@ -291,11 +289,6 @@ class Chat:
         found = usage if isinstance(usage, dict) else {}
         return sum(int(found.get(name) or 0) for name in _CONTEXT)
 
-    def _permit(self, request: PermissionRequest) -> Any:
-        """Ask whether a tool may be used."""
-        answer = self._ask_about(request.tool, request.args, f"{_ASKED}[N]o: ")
-        return _ANSWERS.get(answer.lower(), False)
-
     def _ask_waiting(self) -> bool:
         """Ask about the calls that wait; whether the session can go on."""
         session, library = self.talker.session, self.app.library
@@ -306,46 +299,60 @@ class Chat:
                 self.app.err.line(Span(as_sentence(one), "warning"))
                 continue
             is_asked = one.kind == "input"
-            offered = f"{'Your answer' if is_asked else f'{_ASKED}[n]o'} (Enter leaves it waiting): "
-            said = self._ask_about(one.tool, one.args if isinstance(one.args, dict) else {}, offered, one.reason)
+            offered = f"{'Your answer' if is_asked else _ASKED} (Enter: later): "
+            said = self._ask_about(one, offered)
             if not said or not (is_asked or said.lower() in _DECISIONS):
                 continue
             given = Result(said) if is_asked else said.lower() in _ANSWERS
             scope = _ANSWERS.get(said.lower(), "once")
             with contextlib.suppress(UsageError):  # somebody else was quicker: then that counts
                 library.answer(one.id, given, by=person(), via="cli", scope=scope, session_id=session.id)
+            if scope != "once":
+                break  # it may hold for the others too
         return is_due(session)
 
-    def _ask_about(self, tool: str, args: dict[str, Any], answers: str, reason: str = "") -> str:
-        """Ask somebody at the terminal about a call, and return what was typed."""
-        if reason:
-            self.app.err.line(Span(f"{tool}: {reason}", "warning"))
+    def _ask_about(self, one: Waiting, answers: str) -> str:
+        """Ask somebody at the terminal about a call, and return what was typed, if anything."""
+        args = one.args if isinstance(one.args, dict) else {}
+        if one.reason:
+            self.app.err.line(Span(f"{one.tool}: {one.reason}", "warning"))
         if self._view is not None:
-            self._view.asks(tool, args, answers)
+            self._view.asks(one.tool, args, answers)
         else:
             self.app.out.end_stream()
             shown = ", ".join(f"{name}={value!r}" for name, value in args.items())
-            self.app.err.line(Span("May the agent use ", "warning"), f"{tool}({shown})?")
+            self.app.err.line(Span("May the agent use ", "warning"), f"{one.tool}({shown})?")
         # While a question waits Ctrl-C answers it, rather than stopping the run behind it.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             with contextlib.nullcontext() if self._typing is None else self._typing.paused():
-                return self._ask(answers)
+                return self._ask(answers, one)
         finally:
             signal.signal(signal.SIGINT, before)
             if self._view is not None:
                 self._view.answered()
 
-    def _ask(self, question: str) -> str:
+    def _ask(self, question: str, about: Waiting | None = None) -> str:
         echo(on=True)
         try:
-            return input(question).strip()
+            return (input(question) if about is None else self._typed(question, about)).strip()
         except (EOFError, KeyboardInterrupt):
             self.app.out.line()
             return ""
         finally:
             if self.draws:
                 echo(on=False)
+
+    def _typed(self, question: str, about: Waiting) -> str:
+        """Return the next line of the terminal; nothing if the question is answered elsewhere before one comes."""
+        sys.stdout.write(question)
+        sys.stdout.flush()
+        while not select.select([sys.stdin], [], [], _LOOK_S)[0]:
+            # Others answer in the store, which tells nobody.
+            if not any(one.id == about.id for one in self.app.library.waiting(session=about.session_id)):
+                self.app.err.line("\n", Span("answered elsewhere", "warning"))
+                return ""
+        return sys.stdin.readline()
 
 
 def _may_draw(app: App, wishes: Wishes) -> bool:

@@ -26,7 +26,7 @@ from holdfast.model import Event, Notice
 from holdfast.session import Session, in_thread, now_ms
 
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, HostedTurn, PermissionRequest, RunResult, RunStream
+    from holdfast.agent import Agent, HostedTurn, RunResult, RunStream
     from holdfast.apps.cli._answer import AnswerView
 
 _SPIN_S = 0.1
@@ -36,14 +36,7 @@ _HERE = "here"  # a talk has one session at a time, which may have no id yet
 class Talker:
     """One agent on its session, and the screen that shows what it says."""
 
-    def __init__(
-        self,
-        app: App,
-        wishes: Wishes,
-        permission: Callable[[PermissionRequest], Any] | None = None,
-        *,
-        late: bool = False,
-    ) -> None:
+    def __init__(self, app: App, wishes: Wishes, permission: str | None = None, *, late: bool = False) -> None:
         """Raises UsageError for a model that cannot be had; with ``late`` the first turn does."""
         self.app = app
         self._view: AnswerView | None = None
@@ -359,11 +352,7 @@ class Typing:
 
 
 def _maker(
-    app: App,
-    wishes: Wishes,
-    permission: Callable[[PermissionRequest], Any] | None,
-    warn: Callable[[str], None],
-    model: str | None,
+    app: App, wishes: Wishes, permission: str | None, warn: Callable[[str], None], model: str | None
 ) -> AgentMaker:
     return AgentMaker(app.library, app.place, model=model, agent=wishes.agent, permission=permission, warn=warn)
 

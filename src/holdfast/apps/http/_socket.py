@@ -20,7 +20,7 @@ from holdfast.apps.http._operations import record
 from holdfast.apps.http._requests import AnswerRequest, Append, TurnRequest
 from holdfast.apps.http._spaces import LEASE_MS
 from holdfast.apps.http._stream import Following
-from holdfast.apps.http._turns import heard, shown
+from holdfast.apps.http._turns import heard
 from holdfast.apps.http.tokens import Token
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.library import Holdfast
@@ -57,6 +57,7 @@ EVENTS: dict[str, type[msgspec.Struct]] = {
     "input.received": answers.Recorded,
     "agent.piece": answers.TurnPiece,
     "agent.tool_request_approval": answers.ToolQuestion,
+    "agent.tool_request_settled": answers.ToolSettled,
     "agent.response": answers.TurnAnswer,
     "agent.interrupted": answers.TurnEnded,
     "agent.cancelled": answers.TurnEnded,
@@ -187,7 +188,7 @@ class _Input:
     async def _read_on(self) -> None:
         for one in await self._waiting():
             if one.kind == "permission":
-                await self._send("agent.tool_request_approval", shown(one))
+                await self._send("agent.tool_request_approval", answers.ToolQuestion.of(one))
         while True:
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":

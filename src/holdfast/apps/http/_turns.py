@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -21,14 +20,13 @@ from holdfast.apps.http._stream import sse
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
 from holdfast.library.answers import encoded
-from holdfast.library.answers.turns import ToolQuestion, TurnAnswer, TurnEnded, TurnPiece
-from holdfast.session import Session, Waiting, is_due
+from holdfast.library.answers.turns import ToolSettled, TurnAnswer, TurnEnded, TurnPiece
+from holdfast.session import Session, is_due
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent, RunResult, RunStream
 
 _HOLD_S = 300.0  # how long a turn that a client began is held open for an answer; the question itself stays
-_LOOK_S = 1.0
 _TURNS_OF_SPACE_MAX = 32
 _GO_ON = TurnRequest(prompt=None)
 Hear = Callable[[HostedTurn], None]
@@ -155,31 +153,9 @@ class RunningTurns:
             if wish is None and not await self._threads.run(is_due, session):
                 return TurnAnswer(session_id=id, output="", status="completed")
             agent = await self._threads.run(self._make_agent, kit, hf, session, space)
-            going_on = agent.resume_stream(id, answers={}, session=session) if wish is None else None
-            result = await turn.stream(going_on or _stream(agent, wish or _GO_ON, session), session, durable=True)
-            while wish is not None and await self._is_answered(turn, session, agent, result):
-                going_on = agent.resume_stream(id, answers={}, session=session)
-                result = await turn.stream(going_on, session, durable=True)
-            return _answered(session, result)
-
-    async def _is_answered(self, turn: HostedTurn, session: Session, agent: Agent, result: RunResult) -> bool:
-        """Tell what a run waits for, and hold the turn for a while; whether an answer came."""
-        asked = [one for one in result.waiting if one.kind == "permission"]
-        if not asked:
-            return False
-        about = {tool.name: tool.description for tool in agent.spec.tools}
-        for one in asked:
-            turn.tell("tool_request_approval", shown(one, about.get(one.tool, "")))
-        left = _HOLD_S
-        while left > 0:
-            turn.news.clear()
-            if await self._threads.run(is_due, session):
-                return True
-            with contextlib.suppress(TimeoutError):
-                # Others answer in the store, which tells nobody.
-                await asyncio.wait_for(turn.news.wait(), _LOOK_S)
-            left -= _LOOK_S
-        return False
+            stream = _stream(agent, wish or _GO_ON, session)
+            hold_s = 0 if wish is None else _HOLD_S
+            return _answered(session, await turn.carry(agent, stream, session, durable=True, hold_s=hold_s))
 
     def _make_agent(self, kit: Kit, hf: Holdfast, session: Session, space: str) -> Agent:
         from holdfast.agent import builtin_tools
@@ -189,18 +165,6 @@ class RunningTurns:
     def _folder(self, space: str) -> str | None:
         folder = None if self._root is None else os.path.join(self._root, space)
         return folder if folder is not None and os.path.isdir(folder) else None
-
-
-def shown(one: Waiting, about: str = "") -> ToolQuestion:
-    """A question of the inbox as the stream of a turn tells it."""
-    return ToolQuestion(
-        session_id=one.session_id,
-        tool_id=one.call or one.id,
-        tool_name=one.tool,
-        description=about,
-        params=one.args,
-        question=one.id,
-    )
 
 
 def heard(turn: HostedTurn) -> AsyncIterator[Message]:
@@ -214,8 +178,10 @@ async def _shown(id: str, told: AsyncIterator[Message]) -> AsyncIterator[Message
         match name:
             case "piece":
                 yield name, TurnPiece(session_id=id, text=value)
-            case "tool_request_approval":
-                yield name, value
+            case "question":
+                yield "tool_request_approval", value
+            case "settled":
+                yield "tool_request_settled", ToolSettled(session_id=id, tool_id=value.tool_id, question=value.question)
             case "failed":
                 yield "error", told_problem(value)
             case "done":

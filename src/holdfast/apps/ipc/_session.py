@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.agent import Host, HostedTurn, Kit
 from holdfast.apps.ipc import messages
@@ -18,11 +20,12 @@ from holdfast.errors import HoldfastError, NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.library.answers import events as answers
 from holdfast.library.answers.sessions import OpenQuestions, SessionMade
+from holdfast.library.answers.turns import ToolSettled
 from holdfast.model import VERSION, check_id
 from holdfast.session import Session, uncancelled
 
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, Decision, PermissionRequest
+    from holdfast.agent import Agent
 
 PROTOCOL: Literal[1] = 1
 EXPORT_CHARS_MAX = 32 * 1024 * 1024
@@ -46,7 +49,7 @@ class Current:
         self._id: str | None = None
         self._host: Host[str, Session] = Host(idle_ms=None)
         self._demo = False
-        self._is_alone = False
+        self._hold_s = math.inf
 
     async def initialize(self, wish: messages.Hello) -> Struct:
         """Say who is here, and how it is meant."""
@@ -142,23 +145,43 @@ class Current:
     async def answer(self, wish: messages.WaitingAnswer) -> Struct:
         """Answer a question, durably. Raises NotFound, and UsageError for one that is answered or too late."""
         given = decided(wish.decision, wish.args, wish.result)
-        said = {"because": wish.because, "scope": wish.scope, "via": "bridge", "by": person()}
-        return await asyncio.to_thread(lambda: self._hf.inbox.answer(wish.question, given, **said))
+        return await self._give(wish.question, given, because=wish.because, scope=wish.scope)
+
+    async def _give(self, question: str, given: Any, **said: Any) -> Struct:
+        said |= {"via": "bridge", "by": person()}
+        told = await asyncio.to_thread(lambda: self._hf.inbox.answer(question, given, **said))
+        if (turn := self._host.turn(_HERE)) is not None:
+            turn.news.set()
+        return told
 
     # -- turns -------------------------------------------------------------------------------
     async def query(self, wish: messages.PromptMessage, say: Say) -> Struct:
         """Answer, word by word, and then as a whole. Raises what ends the turn."""
-        self._check_idle()
         if not wish.query.strip():
             raise UsageError("the query is empty", remedy="Say something.")
-        turn = self._host.begin(_HERE, lambda turn: self._answer(turn, wish.query))
+        return await self._turn(wish.query, say)
+
+    async def resume(self, _: messages.Resume, say: Say) -> Struct:
+        """Go on with the current session, and answer as ``query`` does."""
+        if self._id is None:
+            raise UsageError("there is no current session", remedy="Load the one to go on with.")
+        if self._demo:
+            raise UsageError("in demo mode no agent goes on", remedy="Initialize without it.")
+        return await self._turn(None, say)
+
+    async def _turn(self, text: str | None, say: Say) -> Struct:
+        self._check_idle()
+        turn = self._host.begin(_HERE, lambda turn: self._answer(turn, text))
         try:
             async for name, value in turn.listen():
                 if name == "piece":
                     assert self._id is not None
                     await say("stream_token", answers.StreamToken(session_id=self._id, content=value))
                 elif name == "question":
-                    await say("tool_request_approval", value.shown())
+                    await say("tool_request_approval", value)
+                elif name == "settled":
+                    settled = {"session_id": value.session_id, "tool_id": value.tool_id, "question": value.question}
+                    await say("tool_request_settled", ToolSettled(**settled))
         except BaseException:  # the client is gone
             await uncancelled(turn.stop())
             raise
@@ -182,20 +205,23 @@ class Current:
         return answers.Outcome(success=True)
 
     async def approve(self, wish: messages.ToolApprove) -> Struct:
-        """Let a tool run, or not; whether it was waiting for that."""
+        """Let a tool run, or not, durably; whether it was waiting for that."""
         turn = self._host.turn(_HERE)
-        if turn is None or not turn.answer(wish.tool_id, approved=wish.approved, scope=wish.scope):
-            what = f"no tool waits under the id {wish.tool_id[:128]!a}"
-            missing = NotFound(what, remedy="Use the tool_id of tool_request_approval.")
-            return answers.ToolOutcome(tool_id=wish.tool_id, success=False, error=failure(missing).error)
+        asked = [] if turn is None else [one for one in turn.questions.values() if one.tool_id == wish.tool_id]
+        try:
+            if not asked:
+                what = f"no tool waits under the id {wish.tool_id[:128]!a}"
+                raise NotFound(what, remedy="Use the tool_id of tool_request_approval.")
+            await self._give(asked[0].question, wish.approved, scope=wish.scope)
+        except HoldfastError as error:
+            return answers.ToolOutcome(tool_id=wish.tool_id, success=False, error=failure(error).error)
         return answers.ToolOutcome(tool_id=wish.tool_id, success=True)
 
-    def deny_tools(self) -> None:
-        """From now on nobody can approve a tool: what waits is refused, and what would wait."""
-        self._is_alone = True
-        turn = self._host.turn(_HERE)
-        if turn is not None:
-            turn.deny_all()
+    def hold_no_more(self) -> None:
+        """From now on nobody here can approve a tool: what waits, and what will, is left to the inbox."""
+        self._hold_s = 0.0
+        if (turn := self._host.turn(_HERE)) is not None:
+            turn.let_go()
 
     async def close(self) -> None:
         """Stop what is under way, and give the session back."""
@@ -228,19 +254,23 @@ class Current:
         self._id = opened.id
         return opened
 
-    async def _answer(self, turn: HostedTurn, text: str) -> Struct:
+    async def _answer(self, turn: HostedTurn, text: str | None) -> Struct:
         async with self._host.ause(_HERE, self._open) as session:
-            if self._demo:
+            if self._demo and text is not None:
                 response = await self._demonstrate(turn, session, text)
                 return answers.QueryAnswer(response=response, session_id=session.id)
             agent = await asyncio.to_thread(self._make_agent, session)
-            result = await turn.stream(agent.run_stream(text, session=session), session)
-            return answers.QueryAnswer(response=result.output, session_id=session.id, limit=result.limit)
+            stream = agent.run_stream(text, session=session)
+            result = await turn.carry(agent, stream, session, hold_s=self._hold_s)
+            open_ones = [replace(one, token=None) for one in result.waiting]
+            return answers.QueryAnswer(
+                response=result.output, session_id=session.id, limit=result.limit, waiting=open_ones
+            )
 
     def _make_agent(self, session: Session) -> Agent:
         from holdfast.agent import builtin_tools
 
-        return self._kit.agent(self._hf, session, lambda: builtin_tools(self._root), self._permission)
+        return self._kit.agent(self._hf, session, lambda: builtin_tools(self._root), "suspend")
 
     async def _demonstrate(self, turn: HostedTurn, session: Session, text: str) -> str:
         """A turn without a model: what a front end sees and what is recorded are the same."""
@@ -252,12 +282,3 @@ class Current:
             session.assistant(response)
         await session.aflush()
         return response
-
-    async def _permission(self, request: PermissionRequest) -> Decision:
-        from holdfast.agent import Decision
-
-        turn = self._host.turn(_HERE)
-        # The client has closed its side: a question would wait until its time is up.
-        if turn is None or self._is_alone:
-            return Decision(allow=False, reason="nobody is there to be asked")
-        return await turn.ask(request)

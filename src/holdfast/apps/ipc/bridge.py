@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from msgspec import Struct, to_builtins
 
 from holdfast.agent import Kit
 from holdfast.apps.ipc import messages
-from holdfast.apps.ipc._session import Current
+from holdfast.apps.ipc._session import Current, Say
 from holdfast.apps.watched import watch
 from holdfast.apps.wire import frames as rpc
 from holdfast.apps.wire.frames import Frame, RpcError, TooLong
@@ -21,6 +22,7 @@ from holdfast.apps.wire.pipes import Pipe, serve, until_asked_to_end
 from holdfast.library import Holdfast
 from holdfast.storage import PrivateSocket
 
+Query = Callable[[Say], Awaitable[Struct]]
 LINE_BYTES_MAX = 8 * 1024 * 1024  # one message to the bridge; what it answers may be longer
 
 
@@ -56,9 +58,9 @@ class Connection:
             while (lines := await self._pipe.read()) is not None:
                 for line in lines:
                     await self._take(line)
-            # A client may close its side and still read: what it asked for is answered, except that nobody can
-            # approve a tool any more.
-            self._current.deny_tools()
+            # A client may close its side and still read: what it asked for is answered. It can approve nothing any
+            # more, so that calls that wait are left to the inbox.
+            self._current.hold_no_more()
             await asyncio.gather(*self._queries, return_exceptions=True)
         except ConnectionError:
             pass
@@ -95,7 +97,9 @@ class Connection:
         # Beside the others, so that tools can be approved and the query cancelled; also a word to an agent that is
         # still being made.
         if isinstance(wish, messages.PromptMessage):
-            task = asyncio.ensure_future(self._answer_query(asker, ask, wish))
+            task = asyncio.ensure_future(self._answer_query(asker, ask, partial(self._current.query, wish)))
+        elif isinstance(wish, messages.Resume):
+            task = asyncio.ensure_future(self._answer_query(asker, ask, partial(self._current.resume, wish)))
         else:
             answering = self._answer(asker, ask, self._does[ask.tag](wish))
             if not isinstance(wish, messages.Steer):
@@ -113,10 +117,10 @@ class Connection:
             told = asker.refuse(messages.as_refusal(error))
         await self._send(told)
 
-    async def _answer_query(self, asker: _Asker, ask: messages.Operation, wish: messages.PromptMessage) -> None:
+    async def _answer_query(self, asker: _Asker, ask: messages.Operation, work: Query) -> None:
         with contextlib.suppress(ConnectionError):  # nobody is there to be told
             try:
-                answering = self._current.query(wish, lambda tag, told: self._send(asker.notice(tag, told)))
+                answering = work(lambda tag, told: self._send(asker.notice(tag, told)))
                 await self._answer(asker, ask, answering)
             except asyncio.CancelledError:
                 await self._send(asker.refuse(messages.refusal(rpc.CANCELLED, "cancelled", "the query was cancelled")))

@@ -17,7 +17,7 @@ from holdfast.apps.wire.frames import INTERNAL, INVALID_REQUEST, RpcError, rpc_c
 from holdfast.errors import HoldfastError
 from holdfast.library.answers import events as answers
 from holdfast.library.answers.sessions import OpenQuestions, SessionMade
-from holdfast.library.answers.turns import ToolQuestion
+from holdfast.library.answers.turns import ToolQuestion, ToolSettled
 from holdfast.model import SessionMetadata
 from holdfast.session import Answer
 
@@ -44,6 +44,10 @@ class PromptMessage(Wish, frozen=True):
 
     query: _Said
     """Not blank."""
+
+
+class Resume(Wish, frozen=True):
+    """Goes on with the current session: asks again about calls that wait, and carries out what was answered."""
 
 
 class Cancel(Wish, frozen=True):
@@ -140,6 +144,7 @@ _STOPPED = "Whether there was something to stop. The query itself is answered wi
 _ASKS = (
     Operation("initialize", "initialize", Hello, "initialized", answers.Greeting),
     Operation("query", "agent.query", PromptMessage, "query_result", answers.QueryAnswer),
+    Operation("resume", "agent.resume", Resume, "query_result", answers.QueryAnswer),
     Operation("steer", "agent.steer", Steer, "steered", answers.Outcome, "Whether there was an agent to hear it."),
     Operation("cancel", "agent.cancel", Cancel, "cancelled", answers.Outcome, _STOPPED),
     Operation("tool_approve", "tool.approve", ToolApprove, "tool_approved", answers.ToolOutcome),
@@ -167,6 +172,7 @@ class Notice(NamedTuple):
 NOTICES = {
     "stream_token": Notice("stream.token", answers.StreamToken),
     "tool_request_approval": Notice("tool.request_approval", ToolQuestion),
+    "tool_request_settled": Notice("tool.request_settled", ToolSettled),
 }
 
 # -- the schema --------------------------------------------------------------------------------

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.terminal_theme import TerminalTheme
@@ -23,17 +22,19 @@ from textual.theme import Theme
 from holdfast.agent import Host
 from holdfast.apps.render.failures import told
 from holdfast.apps.render.markdown import paragraphs
+from holdfast.apps.render.questions import person
 from holdfast.apps.tui._dialogs import Buttons
 from holdfast.apps.tui._main_screen import MainScreen
 from holdfast.apps.tui._sessions import SessionPages, Start
-from holdfast.apps.tui._widgets import hand_over, is_there
+from holdfast.apps.tui._widgets import ask_beside, hand_over, is_there
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.model import SessionMetadata
 from holdfast.storage import shown_url
 
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, AgentMaker, HostedTurn, PermissionRequest, Question, RunResult, Scope
+    from holdfast.agent import Agent, AgentMaker, HostedTurn, RunResult
     from holdfast.library import Holdfast
+    from holdfast.library.answers.turns import ToolQuestion
 
 
 @dataclass
@@ -161,7 +162,7 @@ async def _turn_of(node: DOMNode) -> None:
 
 
 _ANSWERS = (("y", "Yes, once", "once"), ("s", "This session", "session"), ("a", "Always", "always"), ("n", "No", "no"))
-_SCOPES: dict[str | None, Scope] = {"once": "once", "session": "session", "always": "always"}
+_ALLOWED = ("once", "session", "always")
 _ARGUMENT_CHARS = 2_000
 _NAME_CHARS = 40
 
@@ -197,7 +198,8 @@ class SessionsApp(KeyOrder):
         self.fresh: set[str] = set()  # sessions that were begun here and in which nothing was said yet
         self._agent_options = {"place": place, "model": model, "agent": agent}
         self.talks = AppTalks(self._make_agents, self._heard)
-        self._asked: dict[str, Buttons] = {}
+        self._asked: dict[str, ToolQuestion] = {}
+        self._dialog: Buttons | None = None  # of the first of them
         self._first_id = session_id
         self._main: MainScreen | None = None
         for theme in (DARK, LIGHT):
@@ -267,7 +269,7 @@ class SessionsApp(KeyOrder):
         self.talks.keep(session_id)
         self.talks.say(session_id, None)
 
-    def _make_agents(self, permission: Callable[[PermissionRequest], Any]) -> AgentMaker:
+    def _make_agents(self) -> AgentMaker:
         from holdfast.agent import AgentMaker
 
         def warn(text: str) -> None:
@@ -276,19 +278,46 @@ class SessionsApp(KeyOrder):
                 hand_over(self._main, self.tell, text)
 
         options: dict[str, Any] = {**self._agent_options, "warn": warn}
-        return AgentMaker(self.library, permission=permission, **options)
+        return AgentMaker(self.library, permission="suspend", **options)
 
-    def ask_permission(self, question: Question) -> None:
-        """Ask whether a tool may be used; the answer that waits goes on with it."""
-        request = question.request
+    def ask_permission(self, question: ToolQuestion) -> None:
+        """Ask whether a tool may be used, after what is asked already; closed unanswered, it waits in the inbox."""
+        self._asked[question.question] = question
+        self._ask_next()
+
+    def _ask_next(self) -> None:
+        if self._dialog is not None or not self._asked:
+            return
+        question = next(iter(self._asked.values()))
 
         def decided(found: str | None) -> None:
-            self.talks.decide(request.session_id, question.id, _SCOPES.get(found))
+            self._dialog = None
+            if self._asked.pop(question.question, None) is not None and found is not None:
+                self._decide(question, found)
+            self._ask_next()
 
-        arguments = "\n".join(f"{name} = {value!r}" for name, value in request.args.items())
-        detail = f"{self.short_name(request.session_id)}\n{arguments[:_ARGUMENT_CHARS]}"
-        dialog = self._asked[question.id] = Buttons(f"May the agent use {request.tool}?", _ANSWERS, detail)
-        self.push_screen(dialog, decided)
+        args = question.params if isinstance(question.params, dict) else {}
+        arguments = "\n".join(f"{name} = {value!r}" for name, value in args.items())
+        detail = f"{self.short_name(question.session_id)}\n{arguments[:_ARGUMENT_CHARS]}"
+        self._dialog = Buttons(f"May the agent use {question.tool_name}?", _ANSWERS, detail)
+        self.push_screen(self._dialog, decided)
+
+    def _decide(self, question: ToolQuestion, found: str) -> None:
+        """Answer a question durably; the turn that is held for it goes on."""
+        said = {"by": person(), "via": "tui", "scope": found if found in _ALLOWED else "once"}
+        session_id = question.session_id
+
+        def give() -> None:
+            self.library.answer(question.question, found in _ALLOWED, session_id=session_id, **said)
+            self.talks.wake(session_id)
+
+        ask_beside(self, give, lambda _: None, self.tell_failure, group="answer", exclusive=False)
+
+    def _settle(self, question: ToolQuestion) -> None:
+        """It was answered, here or elsewhere, or its turn has ended: nobody is asked here any more."""
+        is_shown = next(iter(self._asked), None) == question.question
+        if self._asked.pop(question.question, None) is not None and is_shown and self.screen is self._dialog:
+            self._dialog.dismiss(None)
 
     def short_name(self, session_id: str) -> str:
         """A session's title or id, harmless and short enough for a dialog."""
@@ -306,11 +335,7 @@ class SessionsApp(KeyOrder):
         if what == "question":
             self.ask_permission(detail)
         elif what == "settled":
-            # It is answered, or an answer that was stopped asks no more. Only the dialog on top can be closed; one
-            # below it is asked in vain, which is harmless.
-            dialog = self._asked.pop(detail.id, None)
-            if dialog is not None and dialog in self.screen_stack[-1:]:
-                dialog.dismiss(None)
+            self._settle(detail)
         else:
             self._main.heard(session_id, what, detail)
 
@@ -326,9 +351,7 @@ class AppTalks:
     happened ("began", "piece", "question", "settled", "ended", "failed") and the text, question or error of it.
     """
 
-    def __init__(
-        self, make: Callable[[Callable[[PermissionRequest], Any]], AgentMaker], tell: Callable[[str, str, Any], None]
-    ) -> None:
+    def __init__(self, make: Callable[[], AgentMaker], tell: Callable[[str, str, Any], None]) -> None:
         self._make = make
         self._tell = tell
         self._maker: AgentMaker | None = None
@@ -367,12 +390,11 @@ class AppTalks:
         self._loop.call_soon_threadsafe(turn.cancel)
         return True
 
-    def decide(self, session_id: str, question_id: str, scope: Scope | None) -> None:
-        """Let a tool run for that long, or not at all; harmless once nobody waits for it."""
-        turn = self._host.turn(session_id)
-        if turn is not None and self._loop is not None:
-            answer = partial(turn.answer, question_id, approved=scope is not None, scope=scope or "once")
-            self._loop.call_soon_threadsafe(answer)
+    def wake(self, session_id: str) -> None:
+        """Let a turn that is held look for its answer now. May be called from any thread."""
+        turn, loop = self._host.turn(session_id), self._loop
+        if turn is not None and loop is not None:
+            loop.call_soon_threadsafe(turn.news.set)
 
     def keep(self, session_id: str | None) -> None:
         """This session is looked at; others are given back as soon as they rest."""
@@ -417,8 +439,11 @@ class AppTalks:
 
     async def _steer(self, session_id: str, turn: HostedTurn, text: str, *, interrupt: bool) -> None:
         try:
+            if turn.questions:  # a new message ends the waiting
+                raise UsageError("a call waits for approval")
             await turn.steer(text, interrupt=interrupt)
         except UsageError:  # it has said its last word: the next turn hears it
+            turn.let_go()
             await turn.wait()
             self._start(session_id, text, False, False)
         except HoldfastError as error:
@@ -433,10 +458,6 @@ class AppTalks:
                     self._tell(session_id, "ended", "stopped; what was said is kept")
                 case _:
                     self._tell(session_id, name, value)
-                    if name == "question":
-                        # An answer that is stopped takes its questions back.
-                        settled = partial(self._tell, session_id, "settled", value)
-                        value.answer.add_done_callback(lambda _, tell=settled: tell())
         self._tidy()
 
     async def _answer(self, turn: HostedTurn, session_id: str, text: str | None, *, new: bool) -> RunResult:
@@ -447,23 +468,18 @@ class AppTalks:
 
         async with self._host.ause(session_id, make) as agent:
             turn.tell("began", agent)
-            return await turn.stream(agent.run_stream(text))
+            return await turn.carry(agent, agent.run_stream(text), None, hold_s=math.inf)
 
     async def _ready_maker(self) -> AgentMaker:
         """The maker, with its model loaded once; its connections live in this loop."""
         # Two messages at once, in two sessions, would load the model twice.
         async with self._making:
             if self._maker is None:
-                maker = await asyncio.to_thread(self._make, self._permit)
+                maker = await asyncio.to_thread(self._make)
                 model = await asyncio.to_thread(lambda: maker.model)
                 await model.__aenter__()
                 self._maker = maker
             return self._maker
-
-    async def _permit(self, request: PermissionRequest) -> Any:
-        turn = self._host.turn(request.session_id)
-        # Not under the id of the call, which a model may give twice.
-        return turn is not None and await turn.ask(request, id=secrets.token_hex(8))
 
     def _tidy(self) -> None:
         for session_id in self._host.held():

@@ -16,7 +16,7 @@ from holdfast.agent import Host, HostedTurn
 from holdfast.apps.render.words import counted
 from holdfast.apps.web._page import Note, back_to, guest_of, session_url, site_of
 from holdfast.errors import Forbidden, HoldfastError, NotFound, UsageError
-from holdfast.session import Session, is_due
+from holdfast.session import Session
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent, Kit
@@ -290,12 +290,12 @@ class Talks:
             kit = await self._ready()
             due = await asyncio.to_thread(self._hf.inbox.due, None, self._tools(kit), session_id)
             if due:
-                await self._start(session_id, None, answered=True)
+                await self._start(session_id, None)
         except HoldfastError:
             return False
         return bool(due)
 
-    async def _start(self, session_id: str, text: str | None, *, answered: bool = False) -> None:
+    async def _start(self, session_id: str, text: str | None) -> None:
         kit = await self._ready()
         self._check_rests(session_id)
         # Here and not in the turn: a failure to open is reported to the sender of the message.
@@ -303,7 +303,7 @@ class Talks:
             # Loading a model may take seconds, and reads files.
             agent = await asyncio.to_thread(self._agent, kit, session)
             self._newest[session_id] = self._host.begin(
-                session_id, lambda turn: self._answer(turn, agent, session, text, answered=answered)
+                session_id, lambda turn: self._answer(turn, agent, session, text)
             )
 
     def stop(self, session_id: str) -> None:
@@ -348,15 +348,7 @@ class Talks:
 
         return kit.tool_names(lambda: builtin_tools(self._root))
 
-    async def _answer(
-        self, turn: HostedTurn, agent: Agent, session: Session, text: str | None, *, answered: bool
-    ) -> None:
+    async def _answer(self, turn: HostedTurn, agent: Agent, session: Session, text: str | None) -> None:
         async with self._host.ause(session.id, lambda: session):
-            # It is recorded as it comes, and pages read the record.
-            going_on = partial(agent.resume_stream, session.id, answers={}, session=session)
-            result = await turn.stream(going_on() if answered else agent.run_stream(text, session=session), session)
-            # Something may have been answered in the last moment.
-            while result.waiting:
-                if not await asyncio.to_thread(is_due, session):
-                    break
-                result = await turn.stream(going_on(), session)
+            # It is recorded as it comes, and pages read the record. It is held for no answer: `wake` goes on with one.
+            await turn.carry(agent, agent.run_stream(text, session=session), session, hold_s=0)

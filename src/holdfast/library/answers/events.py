@@ -13,6 +13,7 @@ from holdfast.library.answers.sessions import SessionMade
 from holdfast.library.answers.turns import OfSession
 from holdfast.model import Event, SessionMetadata
 from holdfast.replay import Issue, LeftOut, State, TokenCount
+from holdfast.session import Waiting
 
 
 class EventRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -218,6 +219,8 @@ class QueryAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     session_id: str
     limit: str | None = None
     """The limit that stopped it, if one did: ``tokens``, ``cost`` or ``time``."""
+    waiting: list[Waiting] = []
+    """The questions that are still open; ``resume`` goes on once they are answered."""
 
 
 class StreamToken(OfSession, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from msgspec import Struct
 
@@ -49,8 +49,27 @@ class ToolQuestion(OfSession, frozen=True, kw_only=True):
     description: str
     params: Any
     """The arguments for the tool."""
-    question: str = ""
-    """The id of the question in the inbox, if it outlives this connection."""
+    question: str
+    """The id of the question in the inbox, where anybody may answer it, also later."""
+
+    @classmethod
+    def of(cls, one: Waiting, about: str = "") -> Self:
+        """Return a question of the inbox as a turn asks it; ``about`` describes the tool."""
+        return cls(
+            session_id=one.session_id,
+            tool_id=one.call or one.id,
+            tool_name=one.tool,
+            description=about,
+            params=one.args,
+            question=one.id,
+        )
+
+
+class ToolSettled(OfSession, frozen=True, kw_only=True):
+    """A tool that is asked about here no more: it was answered, here or elsewhere, or the turn ended."""
+
+    tool_id: str
+    question: str
 
 
 class Subscribed(OfSession, frozen=True, kw_only=True):
