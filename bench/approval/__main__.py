@@ -25,6 +25,7 @@ _PROGRAMS = {
     "pydantic_dbos": ("Pydantic AI on DBOS", "dbos"),
 }
 _SECONDS_MAX = 120
+_TIMES = 5
 _HEAD = """\
 # A call that is approved in another process, then killed
 
@@ -32,7 +33,8 @@ Written by `make bench-approval`; do not edit. The same program in each framewor
 shows, in `bench/approval/programs`: a tool that makes a payment asks for approval, and the process ends; a second
 process approves it and is killed with `kill -9` inside the tool, just after the payment; a third process continues.
 *Lines* are those of the program, without imports, blank lines, docstrings, and the script that replaces the model.
-*Effects* is the number of payments made.
+*Effects* is the number of payments made. Each is run five times; "or" joins the outcomes that were seen, and
+*nothing* is a program that waits for the approval again.
 
 """
 
@@ -52,20 +54,23 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=_PROGRAMS, default=list(_PROGRAMS))
     parser.add_argument("--python", default=_PEERS, help="where the other frameworks are installed")
     chosen = parser.parse_args()
-    rows, ours = [], None
+    rows: list[str] = []
+    ours: list[Outcome] = []
     for name in chosen.only:
         python = sys.executable if name == "ours" else chosen.python
         version = _version(python, _PROGRAMS[name][1])
         if version is None:
             rows.append(f"| {_PROGRAMS[name][0]}: not installed here, so not compared | | | |")
             continue
-        found = run(name, python)
+        # Some frameworks write the approval down while the tool runs already: what is left of it differs.
+        found = sorted({run(name, python) for _ in range(_TIMES)})
         ours = found if name == "ours" else ours
-        rows.append(f"| {_PROGRAMS[name][0]} {version} | {found.lines} | {found.effects} | {found.told} |")
+        effects, told = (" or ".join(dict.fromkeys(map(str, each))) for each in list(zip(*found, strict=True))[1:])
+        rows.append(f"| {_PROGRAMS[name][0]} {version} | {found[0].lines} | {effects} | {told} |")
         print(rows[-1], flush=True)
     if chosen.only == list(_PROGRAMS):
         _write(rows)
-    return int(ours is not None and (ours.effects != 1 or "unknown" not in ours.told))
+    return int(any(one.effects != 1 or "unknown" not in one.told for one in ours))
 
 
 def run(name: str, python: str) -> Outcome:
