@@ -20,6 +20,7 @@ from holdfast.formats import (
     fit_drafts,
     fit_value,
     frame,
+    places_of,
     read_time,
     reader_for,
     reader_of,
@@ -29,7 +30,7 @@ from holdfast.formats.readers._values import as_json, as_text, join, member, mem
 from holdfast.model import Event, is_id
 
 
-@given(st.sampled_from(READERS), st.text(max_size=300))
+@given(st.sampled_from(tuple(READERS)), st.text(max_size=300))
 def test_ids_are_well_formed_and_stable(tool, foreign):
     """Any foreign id has one id here, and it is valid."""
     id = session_id_of(tool, foreign)
@@ -156,7 +157,8 @@ def test_every_reader_is_one():
     for name, reader in zip(READERS, all_readers(), strict=True):
         assert isinstance(reader, Reader)
         assert reader_of(name) is reader_of(name.replace("_", "-")) is reader
-        assert isinstance(reader.places, tuple)
+        assert reader.tool == name.replace("_", "-")
+        assert places_of(reader.tool) == READERS[name]
     with pytest.raises(UsageError):
         reader_of("notepad")
 

@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from holdfast.formats._own_sessions import OwnSession, is_own_log, is_own_session, own_session
     from holdfast.formats._registry import (
         FORMATS,
+        HOMES,
         READERS,
         Format,
         all_readers,
         claims,
         format_of,
+        places_of,
         reader_for,
         reader_of,
     )
@@ -52,7 +54,7 @@ __getattr__ = lazy(
         "_file": "Bounds File MemoryFile",
         "_foreign": "Foreign ForeignDraft Reader fit_drafts fit_value frame read_time session_id_of",
         "_own_sessions": "OwnSession is_own_log is_own_session own_session",
-        "_registry": "FORMATS READERS Format all_readers claims format_of reader_for reader_of",
+        "_registry": "FORMATS HOMES READERS Format all_readers claims format_of places_of reader_for reader_of",
         "_source": "Source",
         "_view": "ExportOptions Recorded",
         "prose": "markdown_html",
@@ -64,5 +66,6 @@ __all__ = ["Bundle", "BundledSession", "holds_bundle", "is_bundle", "is_zip", "o
 __all__ += ["Bounds", "File", "MemoryFile", "write_bundle"]
 __all__ += ["Foreign", "ForeignDraft", "Reader", "fit_drafts", "fit_value", "frame", "read_time", "session_id_of"]
 __all__ += ["OwnSession", "is_own_log", "is_own_session", "own_session"]
-__all__ += ["FORMATS", "READERS", "Format", "Source", "all_readers", "claims", "format_of", "reader_for", "reader_of"]
+__all__ += ["FORMATS", "HOMES", "READERS", "Format", "Source", "all_readers", "claims", "format_of"]
+__all__ += ["places_of", "reader_for", "reader_of"]
 __all__ += ["ExportOptions", "Recorded", "markdown_html", "speak"]

@@ -68,7 +68,6 @@ class Reader(Protocol):
     """Reads the files of one tool. Reading never writes, and tolerates damage."""
 
     tool: str
-    places: tuple[str, ...]  # where the tool keeps its sessions: globs below the home directory
 
     def claims(self, source: Source) -> bool:
         """Return whether the source is this tool's, by its content."""

@@ -11,14 +11,53 @@ from holdfast.formats._foreign import Reader
 from holdfast.formats._source import Source
 from holdfast.formats._view import ExportOptions, Recorded
 
-# Modules of `formats/readers/`, each with its READER; the particular before the general.
-READERS: tuple[str, ...] = tuple(
-    """
-    oneringai orbitmesh openagent_terminal woodwork claude_code codex gemini_cli qwen pi copilot_cli acpx cline
-    opencode goose aider event_folder messages
-    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
-)
+# Modules of `formats/readers/`, each with its READER, and where its tool keeps its sessions: globs below the home
+# directory, so that looking for what there is loads no reader. The particular before the general.
+READERS: dict[str, tuple[str, ...]] = {
+    "oneringai": (".oneringai/agents",),
+    "orbitmesh": (".orbitmesh",),
+    "openagent_terminal": (".config/openagent-terminal/sessions",),
+    "woodwork": (),
+    "claude_code": (
+        ".claude/projects/*/*.jsonl",
+        ".claude/projects/*/*/subagents/*.jsonl",
+        ".config/claude/projects/*/*.jsonl",
+    ),
+    "codex": (
+        ".codex/sessions/**/rollout-*.jsonl",
+        ".codex/sessions/**/rollout-*.jsonl.zst",
+        ".codex/archived_sessions/rollout-*.jsonl*",
+    ),
+    "gemini_cli": (".gemini/tmp/*/chats/session-*.jsonl", ".gemini/tmp/*/chats/session-*.json"),
+    "qwen": (".qwen/projects/*/chats/*.jsonl", ".qwen/tmp/*/chats/*.jsonl"),
+    "pi": (".pi/agent/sessions/*/*.jsonl",),
+    "copilot_cli": (".copilot/session-state/*/events.jsonl", ".copilot/session-state/*.jsonl"),
+    "acpx": (".acpx/sessions",),
+    "cline": (
+        ".cline/data/sessions/*/*.messages.json",
+        ".cline/data/tasks/*/api_conversation_history.json",
+        ".config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/*/api_conversation_history.json",
+        "Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/*/*.json",
+    ),
+    "opencode": (".local/share/opencode/opencode*.db", ".local/share/opencode/storage"),
+    "goose": (".local/share/goose/sessions/sessions.db", ".local/share/goose/sessions/*.jsonl"),
+    "aider": (".aider.chat.history.md", "*/.aider.chat.history.md", "*/*/.aider.chat.history.md"),
+    "event_folder": (".agent-sessions/*/events.jsonl",),
+    "messages": (),
+}
 GENERAL = "messages"
+HOMES = {
+    "ORBITMESH_BASE_DIR": ".orbitmesh",
+    "CLAUDE_CONFIG_DIR": ".claude",
+    "CODEX_HOME": ".codex",
+    "QWEN_HOME": ".qwen",
+    "PI_CODING_AGENT_DIR": ".pi/agent",
+    "COPILOT_HOME": ".copilot",
+    "CLINE_DATA_DIR": ".cline/data",
+    "CLINE_DIR": ".cline",
+    "XDG_DATA_HOME": ".local/share",
+}
+"""Environment variables by which people move directories of tools."""
 
 
 def all_readers() -> tuple[Reader, ...]:
@@ -28,12 +67,21 @@ def all_readers() -> tuple[Reader, ...]:
 
 def reader_of(tool: str) -> Reader:
     """Return the reader of a tool by its name. Raises UsageError, with the known names, if there is none."""
-    name = tool.replace("-", "_") if isinstance(tool, str) else None
-    if name not in READERS:
-        known = ", ".join(sorted(READERS)).replace("_", "-")
-        raise UsageError(f"there is no reader for {tool!r}", remedy=f"Use 'auto', or one of: {known}.")
-    reader: Reader = import_module(f"holdfast.formats.readers.{name}").READER
+    reader: Reader = import_module(f"holdfast.formats.readers.{_module_of(tool)}").READER
     return reader
+
+
+def places_of(tool: str) -> tuple[str, ...]:
+    """Return where a tool keeps its sessions: globs below the home directory. Raises UsageError as ``reader_of``."""
+    return READERS[_module_of(tool)]
+
+
+def _module_of(tool: str) -> str:
+    name = tool.replace("-", "_") if isinstance(tool, str) else ""
+    if name in READERS:
+        return name
+    known = ", ".join(sorted(READERS)).replace("_", "-")
+    raise UsageError(f"there is no reader for {tool!r}", remedy=f"Use 'auto', or one of: {known}.")
 
 
 def reader_for(source: Source, *, general: bool = True) -> Reader | None:

@@ -12,13 +12,13 @@ import msgspec
 
 from holdfast._lazy import lazy_modules
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.library import _finder, _views
+from holdfast.library import _views
 from holdfast.library._core import Core, Progress, check_text
 from holdfast.model import struct_html, struct_repr
 
 if TYPE_CHECKING:
     from holdfast import formats
-    from holdfast.formats import Bounds, Reader
+    from holdfast.formats import Bounds
 else:
     # Verbs that import nothing also report what was imported.
     (formats,) = lazy_modules("holdfast", "formats")
@@ -87,11 +87,13 @@ class ForeignSessions:
         """Return the sessions here that another tool knows by an id, or the beginning of it."""
         self._core.check_open()
         check_text("foreign_id", foreign_id)
+        tools = (name.replace("_", "-") for name in formats.READERS)
+        starts = ((tool, formats.session_id_of(tool, foreign_id).rpartition("-")[0]) for tool in tools)
+        by_start = {start: tool for tool, start in starts if start != tool}
         found = []
-        for tool in (name.replace("_", "-") for name in formats.READERS):
-            start = formats.session_id_of(tool, foreign_id).rpartition("-")[0]
-            for id in sorted(_finder.session_ids(self._core, start)) if start != tool else ():
-                links = _views.state(self._core, id).links.get(tool, [])
+        for start, ids in self._core.catalog.ids_by(by_start).items():
+            for id in sorted(ids):
+                links = _views.state(self._core, id).links.get(by_start[start], [])
                 if any(link.lower().startswith(foreign_id.lower()) for link in links):
                     found.append(id)
         return found
@@ -148,13 +150,12 @@ def find_places(tool: str | None = None) -> list[Place]:
     """Return every existing place once, in the order of the readers."""
     import glob
 
-    chosen = formats.all_readers() if tool is None else (formats.reader_of(tool),)
-    found: dict[tuple[str, str], Place] = {}
-    for reader in chosen:
-        for pattern in reader.places:
-            for path in sorted(glob.glob(_rooted(reader, pattern), recursive=True)):
-                found.setdefault((reader.tool, path), Place(reader.tool, path))
-    return list(found.values())
+    found: dict[Place, None] = {}
+    for name in formats.READERS if tool is None else (tool,):
+        for pattern in formats.places_of(name):
+            for path in sorted(glob.glob(_rooted(pattern), recursive=True)):
+                found[Place(name.replace("_", "-"), path)] = None
+    return list(found)
 
 
 def strangers_at(path: str) -> Place | None:
@@ -197,11 +198,11 @@ def _names(path: str) -> Iterator[str]:
             yield os.path.join(folder, name)
 
 
-def _rooted(reader: Reader, pattern: str) -> str:
+def _rooted(pattern: str) -> str:
     """Return the pattern below the home directory, or below the folder that a variable sets for the tool."""
     import glob
 
-    for variable, below in getattr(reader, "homes", {}).items():
+    for variable, below in formats.HOMES.items():
         value = os.environ.get(variable)
         if value and (pattern == below or pattern.startswith(f"{below}/")):
             return glob.escape(os.path.expanduser(value)) + pattern[len(below) :]

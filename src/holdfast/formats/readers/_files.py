@@ -30,17 +30,10 @@ _LONG_HEAD_BYTES = 8 * 1024 * 1024
 
 
 class ToolReader:
-    """The reader of a tool whose sessions are files of a few kinds.
+    """The reader of a tool whose sessions are files of a few kinds."""
 
-    ``homes`` has environment variables by which people move the tool's own directories.
-    """
-
-    def __init__(
-        self, tool: str, places: tuple[str, ...], *kinds: FileKind, homes: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, tool: str, *kinds: FileKind) -> None:
         self.tool = tool
-        self.places = places
-        self.homes = homes or {}
         self._kinds = kinds
 
     def claims(self, source: Source) -> bool:

@@ -137,7 +137,6 @@ def _tell_results(called: list[str], results: files.Record, entry: SourceEntry) 
 
 READER = files.ToolReader(
     _TOOL,
-    (".acpx/sessions",),
     (".json", _IS_SNAPSHOT, files.one_by_one(_read_snapshot)),
     (".ndjson", files.has_record(_is_frame), _read_frames),
 )

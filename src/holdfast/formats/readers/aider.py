@@ -180,8 +180,4 @@ class _Inputs:
         return None
 
 
-READER = ToolReader(
-    _TOOL,
-    (".aider.chat.history.md", "*/.aider.chat.history.md", "*/*/.aider.chat.history.md"),
-    (".md", _is_mine, one_by_one(_read_history)),
-)
+READER = ToolReader(_TOOL, (".md", _is_mine, one_by_one(_read_history)))

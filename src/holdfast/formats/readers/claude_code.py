@@ -284,9 +284,4 @@ def _tell_queued(attachment: Record, entry: SourceEntry) -> None:
         entry.user(prompt)
 
 
-READER = ToolReader(
-    _Transcript.tool,
-    (".claude/projects/*/*.jsonl", ".claude/projects/*/*/subagents/*.jsonl", ".config/claude/projects/*/*.jsonl"),
-    (".jsonl", has_record(_is_record), _Transcript.sessions),
-    homes={"CLAUDE_CONFIG_DIR": ".claude"},
-)
+READER = ToolReader(_Transcript.tool, (".jsonl", has_record(_is_record), _Transcript.sessions))

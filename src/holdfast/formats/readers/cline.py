@@ -224,15 +224,8 @@ def _words(said: str) -> list[Record]:
 
 READER = _Cline(
     _TOOL,
-    (
-        ".cline/data/sessions/*/*.messages.json",
-        ".cline/data/tasks/*/api_conversation_history.json",
-        ".config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/*/api_conversation_history.json",
-        "Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/*/*.json",
-    ),
     (".json", _is_mine, one_by_one(_read_file)),
     (".db", has_tables(sessions="session_id messages_path workspace_root"), one_by_one(_read_index)),
-    homes={"CLINE_DATA_DIR": ".cline/data", "CLINE_DIR": ".cline"},
 )
 
 # What Cline wraps around words: the person's, and the tools' before native calls.

@@ -163,16 +163,7 @@ def _meta_of(lines: Lines) -> Record:
     return next((payload for kind, payload in found if kind == "session_meta"), {})
 
 
-READER = ToolReader(
-    _Rollout.tool,
-    (
-        ".codex/sessions/**/rollout-*.jsonl",
-        ".codex/sessions/**/rollout-*.jsonl.zst",
-        ".codex/archived_sessions/rollout-*.jsonl*",
-    ),
-    (".jsonl", _is_mine, _Rollout.sessions),
-    homes={"CODEX_HOME": ".codex"},
-)
+READER = ToolReader(_Rollout.tool, (".jsonl", _is_mine, _Rollout.sessions))
 
 # The items of the Responses API, as Codex keeps them.
 _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"})

@@ -139,9 +139,4 @@ def _tell_tool(kind: str, data: Record, entry: SourceEntry) -> None:
         entry.result(id, shown, is_error=data.get("success") is False)
 
 
-READER = ToolReader(
-    _Log.tool,
-    (".copilot/session-state/*/events.jsonl", ".copilot/session-state/*.jsonl"),
-    (".jsonl", has_record(_is_mine), _Log.sessions),
-    homes={"COPILOT_HOME": ".copilot"},
-)
+READER = ToolReader(_Log.tool, (".jsonl", has_record(_is_mine), _Log.sessions))

@@ -22,7 +22,6 @@ class EventFolder:
     """Reads folders of recorded events."""
 
     tool = TOOL
-    places: tuple[str, ...] = (".agent-sessions/*/events.jsonl",)
 
     def claims(self, source: Source) -> bool:
         """A file whose first lines are events."""

@@ -175,7 +175,6 @@ class _Chat:
 
 READER = files.ToolReader(
     _TOOL,
-    (".gemini/tmp/*/chats/session-*.jsonl", ".gemini/tmp/*/chats/session-*.json"),
     (".json", files.has_document(b'"projectHash"', _is_document), files.one_by_one(_read_document)),
     (".jsonl", files.has_record(_is_line), files.one_by_one(_read_log)),
 )

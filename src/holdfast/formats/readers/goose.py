@@ -131,9 +131,7 @@ def _outcome(value: Any) -> tuple[Any, bool]:
 
 READER = files.ToolReader(
     _TOOL,
-    (".local/share/goose/sessions/sessions.db", ".local/share/goose/sessions/*.jsonl"),
     (".db", files.has_tables(sessions="", messages="session_id role content_json"), files.one_by_one(_read_database)),
     (".jsonl", _is_log, files.one_by_one(_read_log)),
     (".json", files.has_document(b'"working_dir"', _is_export), files.one_by_one(_read_export)),
-    homes={"XDG_DATA_HOME": ".local/share"},
 )

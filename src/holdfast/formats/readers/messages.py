@@ -23,7 +23,6 @@ class MessageLists:
     """Reads plain message lists."""
 
     tool = TOOL
-    places: tuple[str, ...] = ()
 
     def claims(self, source: Source) -> bool:
         """Return whether it is a list of messages, an object that has one, or a message on each line."""

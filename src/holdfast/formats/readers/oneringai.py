@@ -45,7 +45,6 @@ class OneRingAI:
     """Reads sessions of oneringai."""
 
     tool = TOOL
-    places = (".oneringai/agents",)
 
     def claims(self, source: Source) -> bool:
         """Return whether it is a session file, a journal, the index that lists them, or the folder of an agent."""

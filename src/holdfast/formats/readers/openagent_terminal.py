@@ -21,7 +21,6 @@ class OpenAgentTerminal:
     """Reads sessions of OpenAgent-Terminal."""
 
     tool = TOOL
-    places = (".config/openagent-terminal/sessions",)
 
     def claims(self, source: Source) -> bool:
         """Return whether it is a session file or the index."""

@@ -169,10 +169,8 @@ def _bare(record: files.Record) -> Any:
 
 READER = _Opencode(
     _TOOL,
-    (".local/share/opencode/opencode*.db", ".local/share/opencode/storage"),
     (".db", files.has_tables(session="directory", message="", part=""), files.one_by_one(_read_database)),
     (".json", files.has_document(b'"directory"', _is_export), files.one_by_one(_read_export)),
-    homes={"XDG_DATA_HOME": ".local/share"},
 )
 
 # The parts of opencode's messages.

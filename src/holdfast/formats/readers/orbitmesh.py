@@ -28,8 +28,6 @@ class OrbitMesh:
     """Reads sessions of orbitmesh."""
 
     tool = messages.TOOL
-    places = (".orbitmesh",)
-    homes = {"ORBITMESH_BASE_DIR": ".orbitmesh"}  # noqa: RUF012 - read only
 
     def claims(self, source: Source) -> bool:
         """Return whether it is a session file, a message log, a snapshot, or a folder that holds such files."""

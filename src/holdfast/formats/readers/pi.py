@@ -94,9 +94,4 @@ def _parent(path: str | None) -> str | None:
     return named[0] if named else path
 
 
-READER = ToolReader(
-    _Session.tool,
-    (".pi/agent/sessions/*/*.jsonl",),
-    (".jsonl", has_record(_is_mine), _Session.sessions),
-    homes={"PI_CODING_AGENT_DIR": ".pi/agent"},
-)
+READER = ToolReader(_Session.tool, (".jsonl", has_record(_is_mine), _Session.sessions))

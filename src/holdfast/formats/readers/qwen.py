@@ -77,9 +77,4 @@ def _node(record: Record) -> TreeNode:
     )
 
 
-READER = ToolReader(
-    _QwenChat.tool,
-    (".qwen/projects/*/chats/*.jsonl", ".qwen/tmp/*/chats/*.jsonl"),
-    (".jsonl", has_record(_is_record), _QwenChat.sessions),
-    homes={"QWEN_HOME": ".qwen"},
-)
+READER = ToolReader(_QwenChat.tool, (".jsonl", has_record(_is_record), _QwenChat.sessions))

@@ -21,7 +21,6 @@ class Woodwork:
     """Reads sessions of woodwork-engine."""
 
     tool = TOOL
-    places: tuple[str, ...] = ()
 
     def claims(self, source: Source) -> bool:
         """Return whether it is a session, or several of them."""
