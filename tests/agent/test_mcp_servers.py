@@ -16,7 +16,7 @@ import pytest
 
 import holdfast
 import holdfast.agent._mcp_servers as mcp_servers
-from holdfast.agent import Agent, McpServer, McpServerWarning
+from holdfast.agent import Agent, McpServer, McpServerWarning, Runtime
 from holdfast.errors import UsageError
 
 PROGRAM = str(Path(__file__).with_name("mcp_program.py"))
@@ -252,10 +252,12 @@ def test_what_was_approved_days_later_is_called_once(hf, script, box, calls):
     with first as agent, hf.session("s") as session:
         [one] = agent.run_sync("go", session=session).waiting
     assert called(calls) == []
-    with Agent(script("done").model, mcp_servers=[box], permission="suspend", hf=hf) as later:
-        result = later.resume_sync("s", answers={one.id: True})
+    hf.answer(one.id, True)
+    later = Agent(script("done").model, mcp_servers=[box], permission="suspend", hf=hf)
+    with later, Runtime(later, hf) as runtime:
+        assert runtime.wake_due_sync() == ["s"]
     assert called(calls) == ["put"]
-    assert results(result.messages) == ["hat is in the box"]
+    assert [event.data["result"] for event in hf.events("s", types=["tool_result"])] == ["hat is in the box"]
 
 
 def test_a_program_that_never_closes_leaves_no_process(tmp_path, calls):

@@ -252,3 +252,23 @@ async def test_the_status_while_a_run_goes_on(hf, script):
         await agent.run("go")
         assert agent.status == "idle"
     assert seen == ["running"]
+
+
+def test_an_agent_without_the_tool_does_not_refuse_what_was_approved(hf, script):
+    """It is told so before anything is recorded; the agent that has the tool goes on. A new message ends it."""
+    ran = []
+    act = Tool(lambda: ran.append(1), name="act", permission="suspend")
+    agent, other = Agent(script([("act", {})], "done").model, tools=[act]), Agent(script("no idea").model, hf=hf)
+    with hf.session("s") as session:
+        [one] = agent.run_sync("go", session=session).waiting
+        with pytest.raises(UsageError, match="no tool 'act', of which a call was approved"):
+            other.resume_sync("s", answers={one.id: True}, session=session)
+        before = session.seq
+        with pytest.raises(UsageError, match="no tool 'act', of which a call was approved"):
+            other.run_sync(None, session=session)
+        assert session.seq == before
+        assert (agent.run_sync(None, session=session).output, ran) == ("done", [1])
+        [two] = Agent(script([("act", {})]).model, tools=[act]).run_sync("again", session=session).waiting
+        hf.answer(two.id, True)
+        assert other.run_sync("never mind", session=session).output == "no idea"
+        assert "there is no tool" in str(next(e for e in session.newest(0) if e.type == "tool_result").data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import threading
 import time
 
@@ -151,13 +152,45 @@ def test_a_session_of_another_agent_is_left_to_it(serving, space):
     server = serving("done")
     with server.client(space) as client:
         id = begin(client)
+        agent = Agent(scripted([("pay", {})], "thanks"), tools=[Tool(lambda: "paid", name="pay", permission="suspend")])
         with server.hf.space(space) as hf, hf.session(id) as session:
-            pay = Tool(lambda: "paid", name="pay", permission="suspend")
-            run(Agent(scripted([("pay", {})]), tools=[pay]), "go", session)
+            run(agent, "go", session)
         [one] = client.get("/v1/waiting").json()["waiting"]
+        assert client.put(f"/v1/waiting/{one['id']}", json={"decision": "allow"}).status_code == 200
         with server.hf.space(space) as hf:
-            hf.answer(one["id"], True)
-            assert (hf.inbox.due(), hf.inbox.due(tools={"read_file"})) == ([id], [])
+            assert (hf.inbox.due(), server.service.turns.due(hf, space)) == ([id], [])
+            with hf.session(id) as session:
+                assert run(agent, None, session).output == "thanks "
+        assert [one["data"]["result"] for one in results(client, id)] == ["paid"]
+
+
+@pytest.mark.parametrize(("name", "is_woken"), [(None, True), ("assistant", True), ("cashier", False)])
+def test_what_a_time_or_a_webhook_wakes_needs_no_tool(serving, space, name, is_woken):
+    """The value is the result of the call; a session of an agent with another name is left to that agent."""
+    first = serving()
+    first.service.turns._kit = None
+    token = first.token(space)
+
+    def pay(late: bool) -> str:
+        """Wait for the bank, or for a time."""
+        raise Suspend(until=dt.datetime.now(dt.UTC)) if late else Suspend(event="paid-17")
+
+    with first.client(token=token) as client, first.hf.space(space) as hf:
+        ids = [begin(client), begin(client)]
+        for id, late in zip(ids, (False, True), strict=True):
+            agent = Agent(scripted([("pay", {"late": late})]), tools=[pay], name=name)
+            with hf.session(id) as session:
+                run(agent, "go", session)
+        assert client.post("/v1/signals/paid-17", json={"value": 5}).json() == {"sessions": ids[:1]}
+    first.stop()
+    second = serving("done", root=None)
+    with second.client(token=token) as client, second.hf.space(space) as hf:
+        if not is_woken:
+            assert (sorted(hf.inbox.due()), second.service.turns.due(hf, space)) == (sorted(ids), [])
+            return
+        for id in ids:
+            until(lambda one=id: client.get(f"/v1/sessions/{one}").json()["status"] == "idle")
+        assert [one["data"]["result"] for one in results(client, ids[0])] == [5]
 
 
 def test_wrong_answers_are_refused(serving, space, folder):

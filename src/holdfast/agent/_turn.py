@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from holdfast.session import (
     Waiting,
     documents_of,
     give_answers,
+    kept_answers,
     now_ms,
     read_answer,
     resolve_blobs,
@@ -41,10 +42,15 @@ DEPTH_MAX = 8
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 
 
+def names_of(spec: Spec) -> list[str]:
+    """Return the names of what an agent may call, without the tools of its MCP servers."""
+    names = [tool.name for tool in spec.tools] + [tool_name(each.name) for each in spec.delegates]
+    return names + ([] if spec.output is None else list(spec.output.ways))
+
+
 def check_delegates(spec: Spec) -> None:
     """Raises UsageError if two delegates, or a delegate and a tool, have the same name."""
-    names = [tool.name for tool in spec.tools] + [tool_name(each.name) for each in spec.delegates]
-    names += [] if spec.output is None else list(spec.output.ways)
+    names = names_of(spec)
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UsageError(
@@ -171,6 +177,23 @@ async def _ask_now(activity: Activity, unasked: Unasked) -> list[Waiting]:
     return [*await carry_on(activity), *await activity.executor.make(unasked.calls)]
 
 
+def _check_has_tools(spec: Spec, session: Session, tools: Container[str]) -> None:
+    """Raise UsageError if a call was approved that this agent has no tool for: it would refuse what another can do."""
+    kept = kept_answers(documents_of(session)) if session.live_state.asks else {}
+    for id, ask in session.live_state.asks.items():
+        if ask.kind != "permission" or ask.path or ask.begun or ask.done or ask.tool in tools:
+            continue
+        said = kept[id].decision if id in kept else None
+        if ask.answered >= 0:
+            said = next(session.events(ask.answered)).data.get("decision")
+        if said in ("allow", "edit"):
+            raise UsageError(
+                f"{spec.name} has no tool {ask.tool!r}, of which a call was approved",
+                remedy="Go on with the agent that has it: the approval is kept. A new message ends it.",
+                session_id=session.id,
+            )
+
+
 def _take_in(activity: Activity) -> None:
     session, hf = activity.talk.session, activity.place.hf
     if hf is not None and any(ask.is_open and ask.event for ask in session.live_state.asks.values()):
@@ -247,7 +270,12 @@ class AgentTurn:
             raise UsageError("a prompt cannot be empty", remedy="Pass None to go on without one.")
         if prompt is None:
             self._check_going_on()
+            if self.session is not None and self.spec.servers is None:  # the tools of servers are known once they run
+                await asyncio.to_thread(_check_has_tools, self.spec, self.session, names_of(self.spec))
         async with self._activity(prompt, variables) as activity:
+            if prompt is None:
+                await asyncio.to_thread(_take_in, activity)
+                _check_has_tools(self.spec, activity.talk.session, activity.tools)
             waiting = await carry_on(activity)
             if prompt is None:
                 if not waiting and not self._carried and not any(self._unasked):

@@ -154,7 +154,8 @@ class Runtime(Host[str, Session]):
         woken = []
         mine = getattr(self.agent, "agent_id", None) or getattr(self.agent, "name", None)
         spec = getattr(self.agent, "spec", None)
-        tools = None if spec is None else {tool.name for tool in spec.tools}
+        # The tools of MCP servers are known only once these run: then every session of this agent is tried.
+        tools = None if spec is None or spec.servers is not None else {tool.name for tool in spec.tools}
         for id in await asyncio.to_thread(self.hf.inbox.due, mine, tools):
             if not self._wakes.is_time(id):
                 continue

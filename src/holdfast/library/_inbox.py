@@ -40,6 +40,7 @@ _TOKENS = "tokens/"
 _SIGNALS, _SIGNAL = "shared/signals", "signal-"
 _SIGNAL_MS = 24 * 3600 * 1000  # how long a signal that no session waits for yet is kept
 _NEWEST = 20  # sessions that are searched for a question that is not open
+_UNNAMED = "agent"  # the name of an Agent that was given none
 _STATUSES = ("waiting", "suspended", "running", "interrupted")
 
 Asks = tuple["SessionMetadata", dict[str, "AskState"]]
@@ -89,7 +90,8 @@ class Inbox:
     ) -> list[str]:
         """Return the ids of sessions that can go on, because of an answer or a deadline, and that no process has open.
 
-        With ``tools``, only those whose calls these are: another agent would refuse what was approved.
+        With ``tools``, only those whose approved calls are of these, and others that are of ``agent`` or of one without
+        a name: another agent would refuse what was approved.
         """
         check_text("an agent", agent)
         found = [(meta, asks) for meta, asks in _asks(self._core, session) if _is_due(self._core, meta, asks, agent)]
@@ -122,7 +124,7 @@ class Inbox:
                     told.append(meta.session_id)
         if told:
             documents.delete(name)
-        return told
+        return list(dict.fromkeys(told))
 
     def take_signals(self, session_id: str, asks: dict[str, AskState]) -> None:
         """Answer the questions of a session whose events came before they were asked."""
@@ -201,11 +203,15 @@ def _open_asks(core: Core, session: str | None = None) -> Iterator[tuple[Session
 
 
 def _knows(tools: Collection[str], asks: dict[str, AskState], agent: str | None) -> bool:
-    # A delegate has its own tools. A session that sleeps without a call can only be woken by its own agent.
-    return all(
-        ask.above or (ask.tool in tools if ask.tool else agent is not None and ask.agent == agent)
-        for ask in asks.values()
-    )
+    return all(_knows_one(tools, ask, agent) for ask in asks.values())
+
+
+def _knows_one(tools: Collection[str], ask: AskState, agent: str | None) -> bool:
+    if ask.above or ask.tool in tools:  # a delegate has its own tools
+        return True
+    # A time, an event or a value needs no tool: it is for the agent that waits, and for any if that has no name.
+    is_own = ask.agent in (agent, _UNNAMED) if ask.tool else agent is not None and ask.agent == agent
+    return ask.kind != "permission" and is_own
 
 
 def _is_due(core: Core, meta: SessionMetadata, asks: dict[str, AskState], agent: str | None) -> bool:

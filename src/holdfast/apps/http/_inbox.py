@@ -37,7 +37,7 @@ async def answer_question(call: Call) -> Answer:
     found = await threads.run(call.hf.inbox.session_of, ask)
     who = {"by": call.token.who, "via": "http", "because": said.because, "scope": said.scope}
     counts = await threads.run(lambda: call.hf.answer(ask, said.given, session_id=found, **who))
-    call.service.turns.wake(call.space, found)
+    await call.service.turns.wake(call.space, found)
     return counts
 
 
@@ -66,7 +66,7 @@ async def answer_outside(call: Call) -> Answer:
     async with service.spaces.use(space) as hf:
         told = await service.threads.run(hf.inbox.answer_by_token, said.token, said.given, said.because)
         session_id = await service.threads.run(hf.inbox.session_of, told.id)
-        service.turns.wake(space, session_id)
+        await service.turns.wake(space, session_id)
     return told
 
 
@@ -76,7 +76,7 @@ async def signal(call: Call) -> Signalled:
     event, by = call.request.path_params["event"], call.token.who
     told = await call.service.threads.run(lambda: call.hf.inbox.signal(event, call.body.value, by=by))
     for id in told:
-        call.service.turns.wake(call.space, id)
+        await call.service.turns.wake(call.space, id)
     return Signalled(sessions=told)
 
 
@@ -119,16 +119,14 @@ class Waker:
         service = self._service
         try:
             async with service.spaces.use(space) as hf:
-                due = await service.threads.run(self._due, hf, space)
+                for id in await service.threads.run(self._due, hf, space):
+                    # Not waited for: a long turn keeps no other session waiting.
+                    if (turn := await service.turns.wake(space, id)) is not None:
+                        task = asyncio.ensure_future(self._note((space, id), turn))
+                        self._woken.add(task)
+                        task.add_done_callback(self._woken.discard)
         except (HoldfastError, Refused):
             _log.warning("what is due in space %s could not be looked for", space, exc_info=True)
-            return
-        for id in due:
-            # Not waited for: a long turn keeps no other session waiting.
-            if (turn := service.turns.wake(space, id)) is not None:
-                task = asyncio.ensure_future(self._note((space, id), turn))
-                self._woken.add(task)
-                task.add_done_callback(self._woken.discard)
 
     async def _note(self, key: tuple[str, str], turn: HostedTurn) -> None:
         await turn.wait()
@@ -137,8 +135,5 @@ class Waker:
     def _due(self, hf: Holdfast, space: str) -> list[str]:
         # Another server is at it; what it leaves is found the next time.
         with contextlib.suppress(Locked), hf.store.lease(_WAKER).held("waker", _WAKER_MS):
-            tools = self._service.turns.tools(space)
-            # With its name also what slept without a call: that is for the agent whose session it is.
-            due = dict.fromkeys([*hf.inbox.due(tools=tools), *hf.inbox.due(self._service.turns.agent_id, tools)])
-            return [id for id in due if self._wakes.is_time((space, id))]
+            return [id for id in self._service.turns.due(hf, space) if self._wakes.is_time((space, id))]
         return []

@@ -278,7 +278,7 @@ class _Input:
             run = self._service.threads.run
             counts = await run(lambda: hf.answer(said.id, read.given, session_id=self._id, **who))
         await self._send("session.answered", counts)
-        self._service.turns.wake(self._token.space, self._id)
+        await self._service.turns.wake(self._token.space, self._id)
 
     async def _subscribe(self, components: list[str]) -> None:
         """Send what is recorded from now on, of these types; ``*`` is all of them."""

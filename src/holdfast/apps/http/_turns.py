@@ -101,7 +101,7 @@ class RunningTurns:
         async with self._spaces.use(space) as hf:
             if not await self._threads.run(give, hf):
                 raise Refused(404, "not_found", "no tool of that id waits here")
-        self.wake(space, id)
+        await self.wake(space, id)
 
     async def steer(self, space: str, id: str, text: str, *, interrupt: bool) -> None:
         """Let the agent that works hear a word before its next step. Raises Refused if no turn goes on here."""
@@ -110,26 +110,31 @@ class RunningTurns:
             raise Refused(404, "not_found", "no turn of this session goes on here", "Begin one with it.")
         await turn.steer(text, interrupt=interrupt)
 
-    def wake(self, space: str, id: str) -> HostedTurn | None:
-        """Let a session go on that was answered: the turn that waits for it, else a new one, which is returned."""
+    async def wake(self, space: str, id: str) -> HostedTurn | None:
+        """Let a session go on that was answered: the turn that waits for it, else a new one, which is returned.
+
+        A session of another agent is left to it: the agent here would refuse what was approved.
+        """
         turn, kit = self._host.turn((space, id)), self._kit
         if turn is not None:
             turn.news.set()
         elif kit is not None and self._takes_turn_of(space):
-            return self._begin(space, id, lambda turn: self._answer(turn, None, None, kit))
+            async with self._spaces.use(space) as hf:
+                is_for_us = await self._threads.run(self.due, hf, space, id)
+            # It may have begun meanwhile.
+            if is_for_us and self._host.turn((space, id)) is None:
+                return self._begin(space, id, lambda turn: self._answer(turn, None, None, kit))
         return None
 
-    @property
-    def agent_id(self) -> str | None:
-        """The agent that new sessions have here."""
-        return None if self._kit is None else self._kit.agent_id
-
-    def tools(self, space: str) -> frozenset[str]:
-        """The names of the tools that agents of a space have here."""
+    def due(self, hf: Holdfast, space: str, session: str | None = None) -> list[str]:
+        """Return the sessions of a space that are answered or due, and that are for the agent here."""
         from holdfast.agent import builtin_tools
 
         assert self._kit is not None
-        return self._kit.tool_names(lambda: builtin_tools(self._folder(space)))
+        tools = self._kit.tool_names(lambda: builtin_tools(self._folder(space)))
+        # With its name also what slept without a call: that is for the agent whose session it is.
+        found = [hf.inbox.due(agent, tools, session) for agent in (None, self._kit.agent_id)]
+        return list(dict.fromkeys(id for ids in found for id in ids))
 
     async def _answer(self, turn: HostedTurn, wish: TurnRequest | None, key: str | None, kit: Kit) -> TurnAnswer:
         try:
