@@ -13,7 +13,7 @@ import holdfast
 from holdfast.agent import Agent, Features, PermissionRequest, PersistentSession, ToolContext, tool
 
 # Without a key the small model answers that is embedded, which is good to try things out.
-_USUAL = "anthropic:claude-sonnet-4-5" if "ANTHROPIC_API_KEY" in os.environ else "local"
+_USUAL = "anthropic:claude-sonnet-5-5" if "ANTHROPIC_API_KEY" in os.environ else "local"
 MODEL = os.environ.get("HOLDFAST_MODEL", _USUAL)
 
 

@@ -12,7 +12,7 @@ import holdfast
 from holdfast.agent import PersistentSession
 
 # Without a key the small model answers that is embedded, which is good to try things out.
-_USUAL = "anthropic:claude-sonnet-4-5" if "ANTHROPIC_API_KEY" in os.environ else "local"
+_USUAL = "anthropic:claude-sonnet-5-5" if "ANTHROPIC_API_KEY" in os.environ else "local"
 MODEL = os.environ.get("HOLDFAST_MODEL", _USUAL)
 MANUAL = PersistentSession(autosave_ms=0, save_on_close=False, load_on_create=False)
 

@@ -15,7 +15,7 @@ import sys
 import holdfast
 
 # Without a key the small model answers that is embedded, which is good to try things out.
-_USUAL = "anthropic:claude-sonnet-4-5" if "ANTHROPIC_API_KEY" in os.environ else "local"
+_USUAL = "anthropic:claude-sonnet-5-5" if "ANTHROPIC_API_KEY" in os.environ else "local"
 MODEL = os.environ.get("HOLDFAST_MODEL", _USUAL)
 
 

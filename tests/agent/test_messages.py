@@ -7,9 +7,11 @@ from pydantic_ai import messages as pai
 from pydantic_ai.models import Model
 from pydantic_ai.models.function import FunctionModel
 
+import holdfast
 from holdfast.agent import Agent
 from holdfast.agent._providers import Converter, read_reply
 from holdfast.errors import ModelFailed
+from holdfast.testing.model_server import Say, ScriptedModel
 
 
 class Fixed(FunctionModel):
@@ -178,3 +180,18 @@ async def test_a_broken_answer_can_be_gone_on_with(hf, script, texts):
             async for _ in Agent(broken).run_stream("more", session=session):
                 pass
     assert texts(model.requests[0]) == ["tell me", "half an ", "(go on where you were interrupted)"]
+
+
+def test_a_thought_without_its_signature_is_not_told_to_anthropic(monkeypatch):
+    """It is left of an answer that was cut off; the engine would send it as words of the user, two turns in a row."""
+    with ScriptedModel([Say("hello"), Say("The plan is this.")]) as server, holdfast.open("memory:") as hf:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "any")
+        with Agent("anthropic:scripted", hf=hf, persistent_session=True) as agent:
+            agent.run_sync("hi")
+            agent.session.append("turn_start", {})
+            agent.session.user("The plan?")
+            agent.session.append("delta", {"content": "Let me see.", "kind": "thinking"})
+            agent.session.append("delta", {"content": "The plan "})
+            assert agent.run_sync(None).output == "The plan is this."
+        assert [message["role"] for message in server.requests[-1].messages] == ["user", "assistant"] * 2 + ["user"]

@@ -33,7 +33,7 @@ def test_an_unknown_model_is_refused(name):
 @pytest.mark.parametrize(
     ("model", "variable"),
     [
-        ("anthropic:claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+        ("anthropic:claude-sonnet-5-5", "ANTHROPIC_API_KEY"),
         ("openai:gpt-5", "OPENAI_API_KEY"),
         ("google:gemini-2.5-pro", "GOOGLE_API_KEY"),
         ("google-gla:gemini-2.5-pro", "GOOGLE_API_KEY"),
@@ -52,7 +52,7 @@ def test_a_missing_key_is_named(monkeypatch, model, variable):
 @pytest.mark.parametrize(
     ("model", "variable", "system"),
     [
-        ("anthropic:claude-sonnet-4-5", "ANTHROPIC_API_KEY", "anthropic"),
+        ("anthropic:claude-sonnet-5-5", "ANTHROPIC_API_KEY", "anthropic"),
         ("openai:gpt-5", "OPENAI_API_KEY", "openai"),
         ("google-gla:gemini-2.5-pro", "GOOGLE_API_KEY", "google"),
     ],

@@ -26,7 +26,7 @@ ORDER = [
         None,
         {},
         {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"},
-        "anthropic:claude-sonnet-4-5",
+        "anthropic:claude-sonnet-5-5",
         "ANTHROPIC_API_KEY is set",
     ),
     (None, {}, {"OPENAI_API_KEY": "k"}, "openai:gpt-5", "OPENAI_API_KEY is set"),
@@ -152,3 +152,11 @@ def test_a_missing_key_is_named(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(UsageError, match="OPENAI_API_KEY"):
         choose_model("openai:gpt-5", settings(), {}).resolve()
+
+
+def test_the_model_that_a_key_selects_is_not_about_to_end():
+    """The provider's own library says of no default that it will reach its end of life."""
+    from anthropic.resources.messages.messages import DEPRECATED_MODELS
+
+    choice = choose_model(None, settings(), {"ANTHROPIC_API_KEY": "any"})
+    assert choice.name.removeprefix("anthropic:") not in DEPRECATED_MODELS

@@ -46,7 +46,7 @@ KEYS: dict[str, Key] = {
         "the key that opens sealed sessions: keyring, file:PATH, env:NAME, command:…, passphrase",
         own="it may run a command, or take your key away",
     ),
-    "model": Key(str, "the model of chat and run, such as anthropic:claude-sonnet-4-5"),
+    "model": Key(str, "the model of chat and run, such as anthropic:claude-sonnet-5-5"),
     "base_url": Key(str, "an OpenAI-compatible server for the model", own="your keys are sent there"),
     "model_servers": Key(bool, "whether servers on this machine are asked for a model; true unless you say false"),
     "agent": Key(str, "the agent that chat and run go on with"),

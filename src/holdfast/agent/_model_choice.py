@@ -17,7 +17,7 @@ INSTALL = "pip install 'holdfast[agent]'"
 
 # A key in the environment, and the model that it selects.
 _KEYS = (
-    ("ANTHROPIC_API_KEY", "anthropic:claude-sonnet-4-5"),
+    ("ANTHROPIC_API_KEY", "anthropic:claude-sonnet-5-5"),
     ("OPENAI_API_KEY", "openai:gpt-5"),
     ("GEMINI_API_KEY", "google:gemini-flash-latest"),
     ("GOOGLE_API_KEY", "google:gemini-flash-latest"),

@@ -10,7 +10,7 @@ import base64
 import binascii
 import contextlib
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, cast
@@ -41,8 +41,10 @@ class Converter:
     conversation is converted once, not at every step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, system: str = "") -> None:
         self._known: list[tuple[dict[str, Any], pai.ModelMessage]] = []
+        # The engine would tell Anthropic's models such a thought as something that the user said.
+        self._drops_unsigned = system == _ANTHROPIC
 
     def convert(self, messages: list[dict[str, Any]]) -> list[pai.ModelMessage]:
         fresh: list[tuple[dict[str, Any], pai.ModelMessage]] = []
@@ -50,7 +52,10 @@ class Converter:
             if index < len(self._known) and self._known[index][0] is message:
                 fresh.append(self._known[index])
             else:
-                fresh.append((message, _convert(message, messages[index - 1] if index else {})))
+                converted = _convert(message, messages[index - 1] if index else {})
+                if self._drops_unsigned and isinstance(converted, pai.ModelResponse):
+                    converted.parts = _without_unsigned(converted.parts)
+                fresh.append((message, converted))
         self._known = fresh
         return [converted for _, converted in fresh]
 
@@ -91,6 +96,11 @@ def _response_part(block: dict[str, Any]) -> pai.ModelResponsePart | None:
         provider_name=_GOOGLE if signature else None,
         provider_details={"thought_signature": signature} if signature else None,
     )
+
+
+def _without_unsigned(parts: Sequence[pai.ModelResponsePart]) -> Sequence[pai.ModelResponsePart]:
+    """Leave out thoughts without a signature, as they are after an interruption, if anything else was said."""
+    return [part for part in parts if not isinstance(part, pai.ThinkingPart) or part.signature] or parts
 
 
 def _return_part(block: dict[str, Any], names: dict[str, str]) -> pai.ToolReturnPart:
@@ -262,7 +272,7 @@ def _unusable(model: str, error: Exception) -> UsageError:
         )
     why = "" if text.startswith("Unknown model") else f": {text}"
     return UsageError(
-        f"unknown model {model!r}{why}", remedy="Name a model as provider:model, such as anthropic:claude-sonnet-4-5."
+        f"unknown model {model!r}{why}", remedy="Name a model as provider:model, such as anthropic:claude-sonnet-5-5."
     )
 
 
@@ -275,7 +285,7 @@ class ProviderEngine:
         self.model = model
         self._remake = remake
         self._settings = cast("ModelSettings | None", settings)
-        self._converter = Converter()
+        self._converter = Converter(model.system)
 
     @property
     def model_name(self) -> str:

@@ -35,7 +35,7 @@ TOPICS: dict[str, tuple[str, str, str]] = {
     ),
     "model": (
         "model",
-        "`holdfast chat --model anthropic:claude-sonnet-4-5`",
+        "`holdfast chat --model anthropic:claude-sonnet-5-5`",
         (
             "Any model can take over this session, because the conversation belongs to you and not to a model. Set"
             " ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or start Ollama or LM Studio, and the chat finds"

@@ -76,7 +76,7 @@ def agent_verb(app: App, *, model: str | None, agent: str | None, mode: str) -> 
 
     Examples:
       holdfast acp agent                     as the command of an agent, in an editor
-      holdfast acp agent --model anthropic:claude-sonnet-4-5
+      holdfast acp agent --model anthropic:claude-sonnet-5-5
       holdfast acp agent --mode read-only
     """
     from holdfast.apps.acp.agent.editor import EditorKit

@@ -83,7 +83,7 @@ def chat_verb(app: App, /, **wishes: Any) -> int:
       holdfast chat                          continue where you left off
       holdfast chat --new
       holdfast chat --session trip-planner
-      holdfast chat --model anthropic:claude-sonnet-4-5
+      holdfast chat --model anthropic:claude-sonnet-5-5
       echo 'What did I say?' | holdfast chat
     """
     if somebody_types(app):
