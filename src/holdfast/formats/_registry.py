@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.formats._foreign import Reader
-from holdfast.formats._source import Source
-from holdfast.formats._view import ExportOptions, Recorded
+
+if TYPE_CHECKING:
+    from holdfast.formats._foreign import Reader
+    from holdfast.formats._source import Source
+    from holdfast.formats._view import ExportOptions, Recorded
+
+    Write = Callable[[Recorded, ExportOptions], Iterator[bytes]]
 
 # Modules of `formats/readers/`, each with its READER, and where its tool keeps its sessions: globs below the home
 # directory, so that looking for what there is loads no reader. The particular before the general.
@@ -100,9 +104,6 @@ def claims(reader: Reader, source: Source) -> bool:
 
 
 # The formats in which a session can be written, by name.
-Write = Callable[[Recorded, ExportOptions], Iterator[bytes]]
-
-
 class Format(NamedTuple):
     """One format: its purpose, the suffix of its files, and its writer."""
 

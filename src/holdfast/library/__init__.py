@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from holdfast.library._export import Installed
     from holdfast.library._finder import By
     from holdfast.library._health import AgentDocuments
-    from holdfast.library._imports import ForeignSessions, ImportedSession, ImportReport, Place
-    from holdfast.library._keychain import GivenKey, SignedFile, make_key, read_signed, signing_seed
+    from holdfast.library._imports import ForeignSessions, ImportedSession, ImportReport, Place, SignedFile
+    from holdfast.library._keychain import GivenKey, make_key, read_signed, signing_seed
     from holdfast.library._keys import KeyInfo, Keys, Resealed
     from holdfast.library._redaction import RedactionReport
     from holdfast.library._redactor import redacted
@@ -36,8 +36,8 @@ __getattr__ = lazy(
         "_export": "Installed",
         "_finder": "By",
         "_health": "AgentDocuments",
-        "_imports": "ForeignSessions ImportReport ImportedSession Place",
-        "_keychain": "SignedFile make_key read_signed signing_seed",
+        "_imports": "ForeignSessions ImportReport ImportedSession Place SignedFile",
+        "_keychain": "make_key read_signed signing_seed",
         "_keys": "KeyInfo Keys Resealed",
         "_redaction": "RedactionReport",
         "_redactor": "redacted",

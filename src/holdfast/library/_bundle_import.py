@@ -11,7 +11,6 @@ from holdfast.errors import Damaged, InvalidData, KeyMissing, SecurityError
 from holdfast.library._core import LEASE_MS, Core, session_key
 from holdfast.library._imports import Outcome
 from holdfast.library._redaction import RedactedLog, referenced
-from holdfast.library._sessions import open_session
 from holdfast.library._trash import state_of
 from holdfast.model import Event, LineReader, Unseal, blob_name, is_id, running_checksum
 from holdfast.replay import Fold, check_format
@@ -181,6 +180,8 @@ def _bring(core: Core, session: _Checked, *, dry_run: bool) -> Unpacked:
             _write(store, id, session, begun)
         if session.approves:  # approvals that come with a file do not count here
             # Repair a damaged log here in the copy: otherwise its approvals would take effect after a later repair.
+            from holdfast.library._sessions import open_session
+
             with open_session(core, id, resume="always", repair="auto") as opened:
                 opened.append(Event.make("permission", {"approvals": {}, "allowlist": []}))
     documents = (core.store if seals else store).documents(session_key(id))

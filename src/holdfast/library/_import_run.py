@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from holdfast._lazy import lazy_modules
 from holdfast.errors import Forbidden, HoldfastError, InvalidData, StoreError, UsageError
 from holdfast.formats import (
     READERS,
@@ -26,14 +28,18 @@ from holdfast.formats import (
     reader_of,
     session_id_of,
 )
-from holdfast.library import _finder, _sessions, _views
+from holdfast.library import _finder, _views
 from holdfast.library._core import Core, Progress
-from holdfast.library._import_session import ImportOrigin, bring
-from holdfast.library._imports import ImportedSession, ImportReport, Skipped
+from holdfast.library._imports import ImportedSession, ImportReport, SignedFile, Skipped
 from holdfast.library._imports import Source as Given
-from holdfast.library._keychain import SignedFile
 from holdfast.model import fit_id
 from holdfast.session import point_agent, read_agent
+
+if TYPE_CHECKING:
+    from holdfast.library import _import_session, _sessions
+else:
+    # A bundle of new sessions opens none of them.
+    _import_session, _sessions = lazy_modules("holdfast.library", "_import_session _sessions")
 
 BUNDLE = "bundle"
 _SEAL_BYTES = 64
@@ -144,7 +150,7 @@ class ImportRun:
 
     def _read(self, reader: Reader, source: Source, whole: Source) -> None:
         try:
-            origin = ImportOrigin(fit_value(source.name), source.digest(), source.newest())
+            origin = _import_session.ImportOrigin(fit_value(source.name), source.digest(), source.newest())
             for foreign in reader.read(source):
                 if self._progress is not None:
                     self._progress(*whole.looked_at())
@@ -155,11 +161,11 @@ class ImportRun:
             # A hostile file may crash one reader; the sessions of the others are still imported.
             self._fail(source.name, InvalidData(f"{source.name} could not be read: {error!r:.200}"))
 
-    def _bring(self, foreign: Foreign, origin: ImportOrigin) -> None:
+    def _bring(self, foreign: Foreign, origin: _import_session.ImportOrigin) -> None:
         try:
             if foreign.refusal is not None:
                 raise foreign.refusal
-            row = bring(self._core, foreign, origin, dry_run=self._dry_run)
+            row = _import_session.bring(self._core, foreign, origin, dry_run=self._dry_run)
             if foreign.agent_id and row.outcome == "imported" and not self._dry_run:
                 self._homeless.setdefault(fit_id(foreign.agent_id), []).append(row.session_id)
         except HoldfastError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -41,6 +42,14 @@ class Place(msgspec.Struct, frozen=True):
                 if not stat.S_ISDIR(node.st_mode):
                     found[file] = (node.st_mtime_ns, node.st_size)
         return found
+
+
+class SignedFile(io.BytesIO):
+    """The verified bytes of a file; later changes at its path do not matter."""
+
+    def __init__(self, name: str, data: bytes) -> None:
+        super().__init__(data)
+        self.filename = name
 
 
 def import_(core: Core, path: Source, format: str, passphrase: str | None, verify_key: str | None) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import stat
 import threading
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,6 +27,9 @@ from holdfast.security import (
     stretch,
 )
 from holdfast.storage import Store
+
+if TYPE_CHECKING:
+    from holdfast.library._imports import SignedFile
 
 GivenKey = str | bytes | Iterable["str | bytes"]
 """A key of 32 bytes, the name of a source, several names separated by commas, or a list of these."""
@@ -229,16 +232,9 @@ def write_signed(chunks: Iterable[bytes], path: str, key: str | bytes, *, overwr
     place_file(path + SIGNATURE_SUFFIX, [signing.signature(f"file:{os.path.basename(path)}")], overwrite=True)
 
 
-class SignedFile(io.BytesIO):
-    """The verified bytes of a file; later changes at its path do not matter."""
-
-    def __init__(self, name: str, data: bytes) -> None:
-        super().__init__(data)
-        self.filename = name
-
-
 def read_signed(path: str | os.PathLike[str], key: str) -> SignedFile:
     """Read a file once. Raises Tampered unless it is what was signed, KeyMissing without a signature."""
+    from holdfast.library._imports import SignedFile
     from holdfast.security import SIGNATURE_SUFFIX, verify_signature
     from holdfast.storage import look_outside, read_file
 
