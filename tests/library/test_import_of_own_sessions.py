@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
+from holdfast.catalog import Catalog
 from holdfast.errors import InvalidData, TooNew
 from holdfast.testing import strategies
 
@@ -43,6 +44,21 @@ def test_a_store_of_ours_as_a_path(hf, tmp_path):
     assert hf.state("first").permissions.allowlist == []
     assert hf.lineage("second").root == "first"
     assert {row.outcome for row in hf.import_all([tmp_path / "other"]).sessions} == {"unchanged"}
+
+
+def test_a_session_that_is_here_is_found_without_the_catalogue(hf, tmp_path, monkeypatch):
+    """A bundle of a session that has its own id here is compared with it at once; only another id is searched."""
+    with hf.session("trip") as session:
+        session.user("hello")
+    bundle = tmp_path / "trip.holdfast"
+    hf.export("trip", "bundle", to=bundle)
+    asked = []
+    monkeypatch.setattr(Catalog, "created_at", lambda _, time: asked.append(time) or [])
+    assert [row.outcome for row in hf.import_all([bundle]).sessions] == ["unchanged"]
+    assert not asked
+    hf.erase("trip")
+    assert [row.outcome for row in hf.import_all([bundle]).sessions] == ["imported"]
+    assert len(asked) == 1
 
 
 def test_a_log_of_ours_as_a_path(hf, tmp_path):

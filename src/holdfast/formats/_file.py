@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import zlib
 from collections.abc import Iterator
@@ -314,6 +313,8 @@ def decode_value(data: bytes) -> Any:
         if len(data) > _LENIENT_BYTES_MAX or data.lstrip()[:1] not in _BEGINNINGS:
             raise
     try:
+        import json  # only what is not JSON comes here
+
         return json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         raise InvalidData(f"not valid JSON: {error}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -214,6 +213,8 @@ def _fit_text(text: str) -> str:
 
 def _as_text(value: Any) -> str:
     try:
+        import json
+
         return _fit_text(json.dumps(value, ensure_ascii=True))
     except (RecursionError, ValueError):
         return "(nested too deep)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from contextlib import closing, suppress
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import Damaged, InvalidData, KeyMissing, SecurityError
@@ -195,7 +196,7 @@ def _place(core: Core, store: Store, session: _Checked) -> tuple[str, int]:
     """Return the id here, also if the file has another name, and how many bytes are there; -1 if there are more."""
     digest = hashlib.sha256(session.log).hexdigest()[:_DIGEST_CHARS]
     own = (session.id, f"{session.id[:_ID_CHARS_MAX]}-{digest}")
-    for id in (*own, *_created_with(core, session)):
+    for id in chain(own, _created_with(core, session)):
         key = session_key(id)
         if not is_id(id) or not store.exists(key):
             continue
