@@ -250,8 +250,11 @@
     const goOn = find("#go-on");
     goOn.addEventListener("submit", async (event) => {
       event.preventDefault();
-      goOn.hidden = true;
+      const about = find("[data-about]", goOn), word = find("[data-word]", goOn);
+      about.textContent = "Starting…"; // the first answer of a server has to load its model
+      word.disabled = true;
       const problem = await post(goOn.action, {});
+      word.disabled = false;
       failed(problem);
       goOn.hidden = !problem;
     });
