@@ -2,6 +2,7 @@
 
     HoldfastError
     ├── UsageError                  the caller: the call itself is wrong
+    │   └── QuestionSettled         it has another answer already, or has expired
     ├── StoreError                  the medium
     │   ├── Fenced                  another writer has taken the session over
     │   ├── Locked                  another writer holds the session
@@ -50,7 +51,14 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentError", "AgentNoLoadSupport", "AgentTypeMismatch", "Conflict", "Damaged", "DataError", "Fenced"]
 __all__ += ["Forbidden", "HoldfastError", "InvalidData", "InvalidId", "KeyMissing", "Locked", "ModelFailed"]
-__all__ += ["NotFound", "OutcomeUnknown", "ResultNotStored", "ResumeTokenError", "ResumeTokenExpired"]
+__all__ += [
+    "NotFound",
+    "OutcomeUnknown",
+    "QuestionSettled",
+    "ResultNotStored",
+    "ResumeTokenError",
+    "ResumeTokenExpired",
+]
 __all__ += ["ResumeTokenInvalid", "ResumeTokenUsed", "SecretFound", "SecurityError", "StepError", "StepFailed"]
 __all__ += ["StoreError", "StoreFull", "SyncFailed", "Tampered", "TooLarge", "TooManyIterations", "TooNew"]
 __all__ += ["Unavailable", "UsageError"]
@@ -100,6 +108,13 @@ class UsageError(HoldfastError, ValueError):
 
     code, status, exit = "usage", 400, 2
     remedy = "Correct the arguments and call it again."
+
+
+class QuestionSettled(UsageError):
+    """The question has another answer already, or has expired."""
+
+    code, status = "question_settled", 409
+    remedy = "The first answer counts. `holdfast waiting` lists what is open."
 
 
 class StoreError(HoldfastError, OSError):

@@ -480,6 +480,8 @@ async def test_a_token_answers_one_question_by_its_holder(hf, script):
     with pytest.raises(UsageError, match="answers no question"):
         hf.inbox.answer_by_token(first, True)
     assert hf.inbox.answer_by_token(second, False, because="no").by == "boss"
+    with pytest.raises(UsageError, match="answered already"):
+        hf.inbox.token(one.id, "late")
     names = hf.store.documents("sessions/s").names("tokens/")
     assert not any(second.partition(".")[2] in name for name in names)
 

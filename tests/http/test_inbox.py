@@ -202,10 +202,12 @@ def test_wrong_answers_are_refused(serving, space, folder):
         for wrong, status in (("edit", 400), ("maybe", 422)):
             assert client.put(path, json={"decision": wrong}).status_code == status
         assert client.put("/v1/waiting/none", json={"decision": "deny"}).status_code == 400
-        for said, status in (("allow", 200), ("allow", 200), ("deny", 400)):
+        for said, status in (("allow", 200), ("allow", 200), ("deny", 409)):
             told = client.put(path, json={"decision": said})
             assert told.status_code == status
         assert "allowed by token" in told.json()["detail"]
+        late = client.post(f"{path}/tokens", json={"holder": "vendor"})
+        assert (late.status_code, late.json()["code"]) == (409, "question_settled")
 
 
 def test_somebody_outside_answers_one_question(serving, space, folder):

@@ -245,16 +245,18 @@ def test_what_sessions_wait_for_is_listed_and_answered(hf, talk):
         s.append("tool_call", {"id": "c1", "tool": "pay", "params": {"amount": 90}, "begun": False})
         s.append("suspended", {"id": "0123456789ab", "kind": "permission", "call": "c1", "tool": "pay"})
     answer = {"type": "waiting_answer", "question": "0123456789ab", "decision": "deny", "because": "not today"}
-    listed, told, again, other, none = talk(
+    listed, told, again, other, same, none = talk(
         {"type": "waiting_list", "session_id": "bill"},
         {**answer, "question": "0123"},
         answer,
         {**answer, "decision": "result", "result": 1},
+        {"jsonrpc": "2.0", "id": 0, "method": "waiting.answer", "params": {**answer, "decision": "allow"}},
         {"jsonrpc": "2.0", "id": 1, "method": "waiting.list"},
     )
     assert [(one["id"], one["args"]) for one in listed["waiting"]] == [("0123456789ab", {"amount": 90})]
     assert (told["decision"], told["reason"], told["via"]) == ("deny", "not today", "bridge")
     assert again["at"] == told["at"]
-    assert (other["type"], other["code"]) == ("error", "usage")
+    assert (other["type"], other["code"]) == ("error", "question_settled")
+    assert (same["error"]["code"], same["error"]["data"]["code"]) == (-32602, "question_settled")
     assert "answered already: denied by" in other["message"]
     assert none["result"]["waiting"] == []

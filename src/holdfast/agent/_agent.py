@@ -37,12 +37,12 @@ from holdfast.agent._result import RunResult, RunStream
 from holdfast.agent._spec import SessionPlugins, Spec, read_custom, write_custom
 from holdfast.agent._sync import sync_twin, twin
 from holdfast.agent._tools import as_tools
-from holdfast.agent._turn import AgentTurn, Prompt, check_answers, check_delegates
+from holdfast.agent._turn import AgentTurn, Prompt, check_answers, check_delegates, check_edits
 from holdfast.errors import Locked, UsageError
 from holdfast.library import Holdfast
 from holdfast.library import open as open_library
 from holdfast.model import Status, fit_id
-from holdfast.session import Session, in_event_loop, in_thread
+from holdfast.session import Edited, Session, in_event_loop, in_thread
 from holdfast.storage import Documents
 
 DEFAULT_NAME = "agent"
@@ -203,10 +203,17 @@ class Agent:
                 check_answers(answers)
                 # Kept first: they count also if another process has the session, which then takes them.
                 if answers:
+                    await self._check_edits(home.hf, token, answers)
                     await asyncio.to_thread(home.hf.inbox.give, token, answers, by=by)
                 opened = await asyncio.to_thread(home.hf.session, token, resume="always", repair="auto")
                 session = await stack.enter_async_context(opened)
             return await (await self._turn(session, emit, steering)).answer_asks(answers, by)
+
+    async def _check_edits(self, hf: Holdfast, session_id: str, answers: Mapping[str, Any]) -> None:
+        if any(isinstance(given, Edited) for given in answers.values()):
+            await self._load_model()
+            asks = (await asyncio.to_thread(hf.state, session_id)).asks
+            await check_edits(self.spec, answers, asks, partial(hf.events, session_id))
 
     def steer(self, text: str, *, interrupt: bool = False, session: Session | str | None = None) -> None:
         """Send a message to the agent while it works, from any thread or task.
@@ -360,16 +367,19 @@ class Agent:
     ) -> AgentTurn:
         if self._closed:
             raise UsageError(f"the agent {self.name} is closed")
-        if isinstance(self.spec.model, LateModel):
-            # Before anything is recorded; in a thread, since it may load a library or a file of many megabytes.
-            self.spec = replace(self.spec, model=await in_thread(self.spec.model.get, name="model"))
-            self._check_tools()
+        await self._load_model()
         if session is None and self._persistence is not None:
             # Opening reads the whole log: never on the event loop.
             session = await asyncio.to_thread(self._own_session)
         hf = None if self._home is None else self._home.hf
         steering = steering or self._steerings.new()
         return AgentTurn(self.spec, session, hf, self._documents(), emit, self._plugins, steering)
+
+    async def _load_model(self) -> None:
+        if isinstance(self.spec.model, LateModel):
+            # Before anything is recorded; in a thread, since it may load a library or a file of many megabytes.
+            self.spec = replace(self.spec, model=await in_thread(self.spec.model.get, name="model"))
+            self._check_tools()
 
     def _check_tools(self) -> None:
         """Make the descriptions of the tools for the model.

@@ -227,6 +227,8 @@ class Executor:
         args = said.get("args") if edited else event.data.get("params")
         plan = self._checked(CallRequest(call, ask.tool, args if isinstance(args, dict) else {}))
         plan.edited = edited
+        if edited and plan.refusal is not None:
+            plan.refusal = f"allowed with other arguments, and not run, because they do not fit: {plan.refusal}"
         if decision == "deny":
             plan.refusal = f"Permission denied: {reason}"
         elif has_mark(bytes((answer if edited else event).raw)):

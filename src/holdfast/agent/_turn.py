@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msgspec.structs import replace as replace_struct
 
 from holdfast.agent._context import ToolContext
+from holdfast.agent._engine import engine_of
 from holdfast.agent._execution import Parked
 from holdfast.agent._interjections import Steering
 from holdfast.agent._limits import load_prices_for
@@ -22,8 +23,10 @@ from holdfast.agent._spec import Activity, PluginHost, RunPlace, SessionPlugins,
 from holdfast.agent._tools import Tool
 from holdfast.errors import AgentError, HoldfastError, UsageError
 from holdfast.library import Holdfast
+from holdfast.model import Event
 from holdfast.replay import AskState, is_complete
 from holdfast.session import (
+    Edited,
     Result,
     Session,
     Waiting,
@@ -31,6 +34,7 @@ from holdfast.session import (
     give_answers,
     kept_answers,
     now_ms,
+    overdue,
     read_answer,
     resolve_blobs,
     take_answers,
@@ -42,15 +46,10 @@ DEPTH_MAX = 8
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-def names_of(spec: Spec) -> list[str]:
-    """Return the names of what an agent may call, without the tools of its MCP servers."""
-    names = [tool.name for tool in spec.tools] + [tool_name(each.name) for each in spec.delegates]
-    return names + ([] if spec.output is None else list(spec.output.ways))
-
-
 def check_delegates(spec: Spec) -> None:
     """Raises UsageError if two delegates, or a delegate and a tool, have the same name."""
-    names = names_of(spec)
+    names = [tool.name for tool in spec.tools] + [tool_name(each.name) for each in spec.delegates]
+    names += [] if spec.output is None else list(spec.output.ways)
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UsageError(
@@ -177,16 +176,18 @@ async def _ask_now(activity: Activity, unasked: Unasked) -> list[Waiting]:
     return [*await carry_on(activity), *await activity.executor.make(unasked.calls)]
 
 
-def _check_has_tools(spec: Spec, session: Session, tools: Container[str]) -> None:
+async def _check_has_tools(spec: Spec, session: Session) -> None:
     """Raise UsageError if a call was approved that this agent has no tool for: it would refuse what another can do."""
-    kept = kept_answers(documents_of(session)) if session.live_state.asks else {}
+    # Nothing is recorded here: what a killed process left is found by the first append.
+    kept = await asyncio.to_thread(kept_answers, documents_of(session)) if session.live_state.asks else {}
     for id, ask in session.live_state.asks.items():
-        if ask.kind != "permission" or ask.path or ask.begun or ask.done or ask.tool in tools:
+        if ask.kind != "permission" or ask.begun or ask.done:
             continue
-        said = kept[id].decision if id in kept else None
+        answer = kept.get(id) or overdue(id, ask, now_ms())
+        said = None if answer is None else answer.decision
         if ask.answered >= 0:
             said = next(session.events(ask.answered)).data.get("decision")
-        if said in ("allow", "edit"):
+        if said in ("allow", "edit") and await _tool_of(spec, ask, session.events) is None:
             raise UsageError(
                 f"{spec.name} has no tool {ask.tool!r}, of which a call was approved",
                 remedy="Go on with the agent that has it: the approval is kept. A new message ends it.",
@@ -270,12 +271,12 @@ class AgentTurn:
             raise UsageError("a prompt cannot be empty", remedy="Pass None to go on without one.")
         if prompt is None:
             self._check_going_on()
-            if self.session is not None and self.spec.servers is None:  # the tools of servers are known once they run
-                await asyncio.to_thread(_check_has_tools, self.spec, self.session, names_of(self.spec))
+            if self.session is not None:
+                await _check_has_tools(self.spec, self.session)
         async with self._activity(prompt, variables) as activity:
             if prompt is None:
                 await asyncio.to_thread(_take_in, activity)
-                _check_has_tools(self.spec, activity.talk.session, activity.tools)
+                await _check_has_tools(self.spec, activity.talk.session)
             waiting = await carry_on(activity)
             if prompt is None:
                 if not waiting and not self._carried and not any(self._unasked):
@@ -297,6 +298,7 @@ class AgentTurn:
         check_answers(answers)
         given = [read_answer(id, said, by=by, redacted=session.redacted) for id, said in answers.items()]
         asks, documents = session.live_state.asks, documents_of(session)
+        await check_edits(self.spec, answers, asks, session.events)
         recorded = lambda: resolve_blobs(session.events(), documents)  # noqa: E731 - used once
         await asyncio.to_thread(give_answers, session.id, asks, documents, recorded, given)
         if given and not self._can_go_on():
@@ -493,6 +495,32 @@ class AgentTurn:
         except HoldfastError:
             if not failing:
                 raise
+
+
+async def _tool_of(spec: Spec, ask: AskState, events: Callable[[], Iterable[Event]]) -> Tool | None:
+    """Return the tool of a waiting call, which may be a delegate's; None if it is not there."""
+    if ask.path:
+        children = {each.name: each for each in spec.delegates}
+        begun = {e.data.get("child_run"): e.data.get("child") for e in events() if e.type == "delegation"}
+        for run in ask.path:
+            child = children.get(str(begun.get(run)))
+            if child is None:
+                return None
+            spec, children = child, {each.name: each for each in child.delegates}
+    own = getattr(engine_of(spec.model, spec.model_settings, spec.remake), "tools", ())
+    tools = (*(await spec.equipped()).tools, *own, *(() if spec.output is None else spec.output.tools))
+    return next((tool for tool in tools if tool.name == ask.tool), None)
+
+
+async def check_edits(
+    spec: Spec, answers: Mapping[str, Any], asks: Mapping[str, AskState], events: Callable[[], Iterable[Event]]
+) -> None:
+    """Raise UsageError for other arguments that the tool, if it is here, does not take."""
+    for id, given in answers.items():
+        if isinstance(given, Edited) and isinstance(given.args, dict) and id in asks and asks[id].is_open:
+            tool = await _tool_of(spec, asks[id], events)
+            if tool is not None:
+                tool.check_args(given.args)
 
 
 def check_answers(answers: object) -> None:

@@ -57,12 +57,7 @@ class Inbox:
 
         Raises NotFound, and UsageError if several do, or if it was answered already or has expired.
         """
-        id, session_id = _named(self._core, prefix, session)
-        for one in waiting(self._core, session=session_id):
-            if one.id == id:
-                return one
-        answer = kept_answers(_documents(self._core, session_id)).get(id) or _recorded(self._core, id, session_id)
-        raise expired(id, session_id) if answer is None else answered_already(answer, session_id)
+        return _find(self._core, *_named(self._core, prefix, session))
 
     def answer(self, prefix: str, given: Any, **said: Any) -> Answer:
         """Answer the question whose id begins with a prefix, as ``Holdfast.answer`` does."""
@@ -140,7 +135,7 @@ class Inbox:
     def token(self, id: str, holder: str, expires_in_ms: int | None = None) -> str:
         """Return a token with which ``holder``, or anyone they give it to, can answer one question.
 
-        Only its digest is kept.
+        Only its digest is kept. Raises UsageError if the question is no longer open.
         """
         import secrets
 
@@ -149,6 +144,7 @@ class Inbox:
             raise UsageError("a token has a holder, by whom the answer is then")
         lasts = None if expires_in_ms is None else now_ms() + whole("expires_in_ms", expires_in_ms)
         session_id = _session_of(self._core, id)
+        _find(self._core, id, session_id)
         token = f"{id}.{secrets.token_urlsafe(24)}"
         holder = self._core.redacted({"by": holder})["by"]
         kept = _Token(ask=id, holder=holder, digest=_digest(token), expires_at=lasts)
@@ -178,6 +174,14 @@ class Inbox:
         if kept.expires_at is not None and kept.expires_at <= now_ms():
             raise UsageError("this token has expired")
         return give_answer(self._core, id, answer, by=kept.holder, via="token", because=because, session_id=session_id)
+
+
+def _find(core: Core, id: str, session_id: str) -> Waiting:
+    for one in waiting(core, session=session_id):
+        if one.id == id:
+            return one
+    answer = kept_answers(_documents(core, session_id)).get(id) or _recorded(core, id, session_id)
+    raise expired(id, session_id) if answer is None else answered_already(answer, session_id)
 
 
 def waiting(core: Core, agent: str | None = None, session: str | None = None) -> list[Waiting]:

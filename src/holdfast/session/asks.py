@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.errors import Conflict, UsageError
+from holdfast.errors import Conflict, QuestionSettled, UsageError
 from holdfast.replay import AskState
 from holdfast.session._clock import now_ms
 from holdfast.storage import MUST_NOT_EXIST, Documents
@@ -249,18 +249,15 @@ def check_settled(answer: Answer, counts: Answer | None, session_id: str) -> Non
         raise answered_already(counts, session_id)
 
 
-def answered_already(counts: Answer, session_id: str) -> UsageError:
+def answered_already(counts: Answer, session_id: str) -> QuestionSettled:
     """Return the error for a question that has an answer."""
-    return UsageError(
-        f"question {counts.id} was answered already: {counts}",
-        remedy="The first answer counts. `holdfast waiting` lists what is open.",
-        session_id=session_id,
-    )
+    return QuestionSettled(f"question {counts.id} was answered already: {counts}", session_id=session_id)
 
 
-def expired(id: str, session_id: str) -> UsageError:
+def expired(id: str, session_id: str) -> QuestionSettled:
     """Return the error for a question that can no longer be answered."""
-    return UsageError(f"question {id} has expired; what its settings say counts as its answer", session_id=session_id)
+    told = f"question {id} has expired; what its settings say counts as its answer"
+    return QuestionSettled(told, remedy="`holdfast waiting` lists what is open.", session_id=session_id)
 
 
 def is_due(session: Session) -> bool:

@@ -139,7 +139,9 @@ class RunningTurns:
     async def _answer(self, turn: HostedTurn, wish: TurnRequest | None, key: str | None, kit: Kit) -> TurnAnswer:
         try:
             return await self._run(turn, wish, key, kit)
-        except (HoldfastError, Refused):
+        except (HoldfastError, Refused) as error:
+            if wish is None:  # nobody asked for it who would be told
+                logging.getLogger("holdfast.http").warning("session %s could not go on: %s", turn.key[1], error)
             raise
         except Exception as error:
             logging.getLogger("holdfast.http").exception("a turn of session %s failed", turn.key[1])

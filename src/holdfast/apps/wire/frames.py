@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UsageError
 
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """One frame: it may carry a picture or a file, and has to fit into memory several times over."""
@@ -117,7 +117,7 @@ class RpcError(Exception):
 
 def rpc_code(error: HoldfastError) -> int:
     """Return the code that JSON-RPC has for an error."""
-    return _BY_STATUS.get(error.status, INTERNAL)
+    return _BY_STATUS.get(error.status, INVALID_PARAMS if isinstance(error, UsageError) else INTERNAL)
 
 
 def as_rpc_error(error: Exception) -> RpcError:
