@@ -81,6 +81,7 @@ def test_an_interrupt_cancels_the_tools_and_goes_on(hf, script, texts):
     assert result.output == "stopped"
     assert failed["is_error"]
     assert failed["result"]["cancelled"]
+    assert "whether it took effect is unknown" in failed["result"]["message"]
     assert texts(model.requests[1])[-1] == "stop digging"
     assert turns == ["completed"]
 

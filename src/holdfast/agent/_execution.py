@@ -156,13 +156,14 @@ class Executor:
                 if not plan.runs:
                     run.result_event = self._answer(plan)
             return [one for some in await _all([self._carry(*pair) for pair in pairs if pair[0].runs]) for one in some]
-        except BaseException as error:
+        except BaseException:
             waiting = {ask.call for ask in self.talk.session.live_state.asks.values()}
             for run in runs:
                 # Begun but never run, because the run was stopped in between.
                 if run.result_event is None and run.id not in waiting:
+                    told = {"error": True, "message": "cancelled before it ran", "cancelled": True}
                     with contextlib.suppress(HoldfastError):  # if that cannot be recorded, the call stays open
-                        run.end(error)
+                        self.talk.tool_result(run.id, told, is_error=True)
             raise
 
     async def make(self, calls: Iterable[tuple[CallRequest, Event]]) -> list[Waiting]:
@@ -407,7 +408,8 @@ class Executor:
         try:
             return await asyncio.wait_for(work, timeout_ms / 1000)
         except TimeoutError as error:
-            raise TimeoutError(f"{tool.name} did not return within {timeout_ms} ms and was given up") from error
+            told = f"{tool.name} did not return within {timeout_ms} ms and was given up"
+            raise TimeoutError(f"{told}; whether it took effect is unknown") from error
 
 
 async def _all(work: list[Any]) -> list[Any]:

@@ -46,10 +46,9 @@ class RecordedCall:
         """Record the result, or the error that ended the call. Raises DataError for a result that cannot be stored."""
         if error is not None:
             cancelled = was_cancelled(error)
-            self._record(
-                {"error": True, "message": "cancelled" if cancelled else message_of(error), "cancelled": cancelled},
-                is_error=True,
-            )
+            # It was at work, and may have done what it was for: a thread even goes on.
+            told = "cancelled: whether it took effect is unknown" if cancelled else message_of(error)
+            self._record({"error": True, "message": told, "cancelled": cancelled}, is_error=True)
             return
         try:
             self._record(self.result, is_error=False)
