@@ -359,9 +359,9 @@ def _resumed(state: State, event: Event, _data: Data) -> None:
 
 
 def _step(state: State, event: Event, _data: Data) -> None:
-    given = msgspec.structs.asdict(_step_decoder.decode(event.raw))
-    key, call = given.pop("step"), given["call"]
-    if given.pop("begin"):
+    body = _step_decoder.decode(event.raw)
+    key, call = body.step, body.call
+    if body.begin:
         # Not a step of its own: a call that was recorded before begins, and ends with its result.
         pending = state.pending_calls.get(call) or state.deferred_calls.pop(call, None)
         if pending is not None:
@@ -370,8 +370,16 @@ def _step(state: State, event: Event, _data: Data) -> None:
             ask.begun = ask.begun or ask.call == call
         return
     known = state.steps.get(key)
-    log = None if known is None else known.log
-    state.steps[key] = StepState(**given, seq=event.seq, begun_at=event.timestamp, log=log)
+    state.steps[key] = StepState(
+        name=body.name,
+        digest=body.digest,
+        seq=event.seq,
+        begun_at=event.timestamp,
+        attempt=body.attempt,
+        parent=body.parent,
+        call=call,
+        log=None if known is None else known.log,
+    )
     state.open_steps[key] = event.seq
 
 

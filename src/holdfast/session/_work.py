@@ -117,14 +117,13 @@ def bound(fn: Work, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = (*fn.args, *args), {**fn.keywords, **kwargs}
         fn = fn.func
     look = _look_at(fn)
-    signature, is_plain = look.signature, look.is_plain
-    if signature is None:
+    if look.signature is None:
         return [args, kwargs]
     try:
-        if is_plain and not kwargs and len(args) == len(signature.parameters):
-            given = dict(zip(signature.parameters, args, strict=True))
+        if not kwargs and look.places is not None and len(args) == len(look.places):
+            given = dict(zip(look.places, args, strict=True))
         else:
-            given = signature.bind(*args, **kwargs).arguments
+            given = look.signature.bind(*args, **kwargs).arguments
     except TypeError as error:
         raise UsageError(f"{name_of(fn)} cannot be called so: {error}") from error
     # Defaults are not applied: a parameter added later must not change the identity of old steps.
@@ -190,8 +189,8 @@ class _Look(NamedTuple):
     """None for a function written in C."""
     kind: Any
     """The annotated return type, if there is one."""
-    is_plain: bool
-    """Return True if every parameter may be given by position, one argument each."""
+    places: tuple[str, ...] | None
+    """The parameters, if every one of them may be given by position, one argument each."""
     is_async: bool
     is_lazy: bool
 
@@ -215,8 +214,9 @@ def _known(fn: Work) -> _Look:
     if getattr(said, "__annotations__", {}).get("return"):
         with contextlib.suppress(Exception):  # a name that only a type checker knows
             kind = get_type_hints(said).get("return")
-    plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    is_plain = signature is not None and all(one.kind is plain for one in signature.parameters.values())
+    places, plain = None, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    if signature is not None and all(one.kind is plain for one in signature.parameters.values()):
+        places = tuple(signature.parameters)
     lazy = inspect.isgeneratorfunction(said) or inspect.isasyncgenfunction(said)
     awaited = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(said)
-    return _Look(signature, None if kind in (Any, type(None)) else kind, is_plain, awaited, lazy)
+    return _Look(signature, None if kind in (Any, type(None)) else kind, places, awaited, lazy)
