@@ -67,6 +67,8 @@ _WRITING = (
     "delete {other} --yes",
     "undelete {other}",
 )
+# Verbs that read every session. Their start is measured in a store of two sessions; their work over many has no mark.
+_OF_ALL = ("keys list", "doctor", "redact {id} --dry-run", "reindex")
 # The limit of a verb, as a multiple of loading the libraries alone.
 _READING_MARK, _WRITING_MARK = 1.5, 1.9
 # Commands that undo the changes of a verb, untimed, so that the next run starts with the same state.
@@ -79,19 +81,20 @@ class Command:
     def __init__(self, *, quick: bool) -> None:
         self._count = 200 if quick else 1_000
         self._starts = 5 if quick else 9
-        self._store = self._own = ""
+        self._store = self._own = self._few = ""
         self._environment: dict[str, str] = {}
         self._ours: list[float] = []
         self._long: list[float] = []
         self._floor: list[float] = []
         self._asked = _READING[:2] + _WRITING[:1] if quick else _READING + _WRITING
-        self._verbs: dict[str, list[float]] = {}
+        self._verbs: dict[tuple[str, str], list[float]] = {}
 
     def prepare(self, folder: str) -> None:
         """Create a store; run each program once, so that it is compiled as after an installation."""
         self._store = shared_crowd(folder, self._count)
         # Each verb that writes has its own copy.
         self._own = shutil.copytree(self._store, os.path.join(folder, "command"), dirs_exist_ok=True)
+        self._few = f"{self._own}-few"
         self._environment = {
             **os.environ,
             "PYTHONPYCACHEPREFIX": os.path.join(folder, "compiled"),
@@ -116,21 +119,25 @@ class Command:
         found = subprocess.run(listed, check=True, capture_output=True, env=self._environment).stdout
         first, second = (row["session_id"] for row in json.loads(found)["sessions"])
         ours = [_HOLDFAST, "--store", self._own]
-        places = {name: f"{self._own}-{name}" for name in ("bundle", "target")}
-        self._processor_s(*ours, "export", first, "--format", "bundle", "--force", "-o", places["bundle"])
+        words = {"id": first, "other": second} | {name: f"{self._own}-{name}" for name in ("bundle", "target")}
+        self._processor_s(*ours, "export", first, "--format", "bundle", "--force", "-o", words["bundle"])
+        self._processor_s(*ours, "copy", first, second, "--to", self._few)
         for verb in self._asked:
-            command, back = (
-                [*ours, *each.format(id=first, other=second, **places).split()] for each in (verb, _BACK.get(verb, ""))
-            )
-            ratios = []
-            for _ in range(self._starts + 1):
-                # The index includes the changes of the previous verb, as it does after any list.
-                self._processor_s(*ours, "list", "--sort", "created")
-                ratios.append(self._processor_s(*command) / self._processor_s(sys.executable, "-c", _LIBRARIES))
-                if verb in _BACK:
-                    self._processor_s(*back)
-            # The first run compiled the modules.
-            self._verbs.setdefault(verb, []).append(median(ratios[1:]))
+            for store in (self._few, self._own) if verb in _OF_ALL else (self._own,):
+                found = self._ratio([_HOLDFAST, "--store", store], verb, words)
+                self._verbs.setdefault((verb, store), []).append(found)
+
+    def _ratio(self, ours: list[str], verb: str, words: dict[str, str]) -> float:
+        """Return how much longer a verb takes than the loading of its libraries, both run in turn."""
+        command, back = ([*ours, *each.format(**words).split()] for each in (verb, _BACK.get(verb, "")))
+        ratios = []
+        for _ in range(self._starts + 1):
+            # The index includes the changes of the previous verb, as it does after any list.
+            self._processor_s(*ours, "list", "--sort", "created")
+            ratios.append(self._processor_s(*command) / self._processor_s(sys.executable, "-c", _LIBRARIES))
+            if verb in _BACK:
+                self._processor_s(*back)
+        return median(ratios[1:])  # the first run compiled the modules
 
     def _processor_s(self, *command: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -151,15 +158,18 @@ class Command:
         return [
             self._line(plain, self._ours).shows("command"),
             self._line("the same with --sort, which loads the whole command", self._long),
-            *(
-                line_of(
-                    f"holdfast {verb}, processor time (Python with click, msgspec and sqlite3)",
-                    ratios,
-                    _WRITING_MARK if verb in _WRITING else _READING_MARK,
-                )
-                for verb, ratios in self._verbs.items()
-            ),
+            *(self._verb_line(verb, store, ratios) for (verb, store), ratios in self._verbs.items()),
         ]
+
+    def _verb_line(self, verb: str, store: str, ratios: list[float]) -> Line:
+        mark = _WRITING_MARK if verb in _WRITING else _READING_MARK
+        sessions = f"{self._count:,}" if store == self._own else "two"
+        where = f", {sessions} sessions" if verb in _OF_ALL else ""
+        return line_of(
+            f"holdfast {verb}{where}, processor time (Python with click, msgspec and sqlite3)",
+            ratios,
+            None if where and store == self._own else mark,
+        )
 
     def _line(self, what: str, found: list[float]) -> Line:
         return line_of(
