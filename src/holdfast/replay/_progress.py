@@ -360,8 +360,9 @@ def _resumed(state: State, event: Event, _data: Data) -> None:
 
 def _step(state: State, event: Event, _data: Data) -> None:
     body = _step_decoder.decode(event.raw)
-    key, call = body.step, body.call
+    key = body.step
     if body.begin:
+        call = body.call or ""
         # Not a step of its own: a call that was recorded before begins, and ends with its result.
         pending = state.pending_calls.get(call) or state.deferred_calls.pop(call, None)
         if pending is not None:
@@ -377,7 +378,7 @@ def _step(state: State, event: Event, _data: Data) -> None:
         begun_at=event.timestamp,
         attempt=body.attempt,
         parent=body.parent,
-        call=call,
+        call=body.call,
         log=None if known is None else known.log,
     )
     state.open_steps[key] = event.seq
