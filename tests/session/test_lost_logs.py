@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -177,7 +178,7 @@ def test_a_log_that_was_written_anew_is_not_measured_by_the_old_one(store_root, 
 
     def look(*given, real=_file_log.look):
         found = real(*given)
-        return None if found is None else found._replace(mark=7)
+        return None if found is None else msgspec.structs.replace(found, mark=7)
 
     monkeypatch.setattr(_file_log, "look", look)
     with holdfast.open(store_root) as hf:

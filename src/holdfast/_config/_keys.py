@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -23,7 +23,7 @@ _STRANGE_FILE = "it names a file of yours to write to"
 _SCHEME_CHARS_MIN = 2  # one letter before a colon is a drive of Windows
 
 
-class Key(NamedTuple):
+class Key(msgspec.Struct, frozen=True):
     """One setting; a whole number has a least value, a text may have choices."""
 
     kind: type

@@ -37,7 +37,7 @@ _WRITABLE_BY_ANYONE = 0o002
 Given = Mapping[str, Any] | str | os.PathLike[str] | None
 
 
-class Found(NamedTuple):
+class Found(msgspec.Struct, frozen=True):
     """The value of a setting and what said so."""
 
     value: Any

@@ -11,8 +11,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import ref
+
+import msgspec
 
 from holdfast.storage import Store, Worker, forks
 
@@ -138,7 +140,7 @@ class Feeder(Worker):
         return any_fed
 
 
-class _Due(NamedTuple):
+class _Due(msgspec.Struct, frozen=True):
     """A session with events that were recorded since it was fed."""
 
     id: str

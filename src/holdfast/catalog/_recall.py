@@ -74,7 +74,7 @@ class _Part(NamedTuple):
     data: bytes
 
 
-class _Ready(NamedTuple):
+class _Ready(msgspec.Struct, frozen=True):
     """The known text of an event, or the bytes of the log that hold it."""
 
     key: str | None

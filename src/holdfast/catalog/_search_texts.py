@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -63,7 +63,7 @@ class Heard(msgspec.Struct, frozen=True):
     last: int | None = None
 
 
-class Told(NamedTuple):
+class Told(msgspec.Struct, frozen=True):
     """The searchable text of a log."""
 
     said: list[Heard]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -93,7 +93,7 @@ _decode_any = msgspec.json.Decoder().decode
 _encode_json = msgspec.json.Encoder().encode
 
 
-class Words(NamedTuple):
+class Words(msgspec.Struct, frozen=True):
     """The words of the user, and those of the assistant and its tools."""
 
     asked: Hearing

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import chain, filterfalse
 from math import log2
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -139,7 +139,7 @@ def _forms(word: str) -> list[str]:
     return forms + [stem + ending for ending in (*_NOUN_ENDINGS, last + "ing", last + "ed", last + "er")]
 
 
-class Vocabulary(NamedTuple):
+class Vocabulary(msgspec.Struct, frozen=True):
     """The words that indicate the subject of a session."""
 
     known: dict[str, dict[str, float]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -187,7 +187,7 @@ _PERIODS_FILLED_MAX = 20_000
 _PRINTED_UNTIL_S = 2_524_608_000  # the year 2050
 
 
-class Moment(NamedTuple):
+class Moment(msgspec.Struct, frozen=True):
     """An hour in a time zone."""
 
     date: dt.date

@@ -88,7 +88,7 @@ class DialogueTurn(NamedTuple):
     sources: list[int]  # places in the log, counted from 0; -1 for inserted ones
 
 
-class Dialogue(NamedTuple):
+class Dialogue(msgspec.Struct, frozen=True):
     """The turns of a conversation, user first; and its system prompt."""
 
     turns: list[DialogueTurn]

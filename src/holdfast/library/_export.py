@@ -209,7 +209,7 @@ def _write_to(file: IO[Any], chunks: Iterator[bytes], *, is_text: bool) -> None:
 
 
 # Where each coding agent looks for its sessions, and the command that resumes one there.
-class Installation(NamedTuple):
+class Installation(msgspec.Struct, frozen=True):
     """The place of the file, the tool's id of the session, and the command that continues it."""
 
     path: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -230,7 +230,7 @@ def _kin_of(core: Core, mine: builtins.list[str], origins: Origins) -> builtins.
     return sorted(key for key, origin in found.items() if origin and key not in mine and own & {*origin.logs})
 
 
-class Origin(NamedTuple):
+class Origin(msgspec.Struct, frozen=True):
     """The origin of a session."""
 
     logs: tuple[str, ...]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -42,7 +41,7 @@ class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
     """True if the end of the log is lost, perhaps with more events than the numbers say."""
 
 
-class _Mark(NamedTuple):
+class _Mark(msgspec.Struct, frozen=True):
     """The state after an accepted event."""
 
     position: Position

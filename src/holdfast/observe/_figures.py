@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -131,7 +131,7 @@ _TIMES_S = (*tuple(float(f"{step}e{power}") for power in range(-6, 1) for step i
 _SIZES = tuple(float(1 << power) for power in range(8, 27, 2))
 
 
-class Metric(NamedTuple):
+class Metric(msgspec.Struct, frozen=True):
     """One thing that is measured."""
 
     name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -24,14 +24,14 @@ _PLACES = ("url", "uri", "file_id", "file_data")
 _DEPTH_MAX = 20
 
 
-class Media(NamedTuple):
+class Media(msgspec.Struct, frozen=True):
     """An image, a file, or a payload kept beside the log, among words."""
 
     kind: str
     media_type: str = ""
     name: str = ""
     """Its name or address."""
-    source: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    source: dict[str, Any] = {}
     size: int | None = None
     """The size of a payload that is kept beside the log and was not loaded; None for everything else."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from holdfast.replay.content import as_json
 from holdfast.replay.transcript import Entry
@@ -17,7 +19,7 @@ _EDITS = (("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "ne
 _EDIT_CHARS_MAX = 100_000  # longer texts take too long to compare
 
 
-class PairedEntry(NamedTuple):
+class PairedEntry(msgspec.Struct, frozen=True):
     """An entry, with its result if it is a call that got one soon."""
 
     entry: Entry

@@ -200,7 +200,7 @@ class Streams:
         return [entry for key, streams in self._open.items() for entry in _said_in(key, streams, "open")]
 
 
-class _Call(NamedTuple):
+class _Call(msgspec.Struct, frozen=True):
     """A call without a result so far; its arguments as JSON."""
 
     tool: str

@@ -55,7 +55,7 @@ class Kdf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lanes: int = 1
 
 
-class WrappingKey(NamedTuple):
+class WrappingKey(msgspec.Struct, frozen=True):
     """A key that opens and wraps rings, and its name for people."""
 
     secret: bytes

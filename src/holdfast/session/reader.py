@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -206,7 +206,7 @@ def _look_again(log: Log, before: LineReader) -> tuple[LineReader, Iterator[byte
     return reader, chunks, []
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True):
     """The next events of a log, and the state needed to continue after them."""
 
     events: list[Event]

@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -49,7 +49,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Of sessions that differ only by case only one can be created, also concurrently; else ``clash`` is used."""
 
 
-class Entry(NamedTuple):
+class Entry(msgspec.Struct, frozen=True, order=True):
     """One key that has a log, with what a list needs without opening it. ``modified`` is Unix ms."""
 
     key: str
@@ -60,7 +60,7 @@ class Entry(NamedTuple):
     """The mark that ``Store.folders`` returns; empty where a single look does not tell it."""
 
 
-class Stamp(NamedTuple):
+class Stamp(msgspec.Struct, frozen=True):
     """The state of a log at a moment. ``modified`` is in nanoseconds."""
 
     inode: int
@@ -68,14 +68,14 @@ class Stamp(NamedTuple):
     modified: int
 
 
-class Pieces(NamedTuple):
+class Pieces(msgspec.Struct, frozen=True):
     """Some bytes of one log, and its state just before they were read, if that has a stamp."""
 
     stamp: Stamp | None
     data: Sequence[bytes]
 
 
-class Changes(NamedTuple):
+class Changes(msgspec.Struct, frozen=True):
     """The keys that may have changed since a mark was taken. It may include unchanged keys, but misses no change.
 
     ``keys`` are those whose log may have changed, None for all of them. ``listed`` says that keys

@@ -11,7 +11,9 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
+
+import msgspec
 
 from holdfast.errors import Forbidden, HoldfastError, Locked, NotFound, TooLarge, UsageError
 from holdfast.storage._pieces import first_bytes
@@ -194,7 +196,7 @@ def documents_beside(path: str, disk: Disk | None = None) -> Documents:
 
 # A read-only directory, for tools that read files.
 # Nothing outside it can be reached: every step of a path is taken by descriptor, without symlinks.
-class FolderEntry(NamedTuple):
+class FolderEntry(msgspec.Struct, frozen=True):
     """One name in a directory."""
 
     name: str

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from holdfast.errors import InvalidId
 from holdfast.model import check_id, fold_id
 from holdfast.storage.base import Changes, Entry, Log, Pieces, Store, check_key, check_prefix
@@ -85,11 +87,11 @@ class SpaceStore(Store):
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         for entry in self._store.entries(self._folder(prefix)):
-            yield entry._replace(key=self._own(entry.key))
+            yield msgspec.structs.replace(entry, key=self._own(entry.key))
 
     def entry(self, key: str) -> Entry | None:
         found = self._store.entry(self._key(key))
-        return None if found is None else found._replace(key=key)
+        return None if found is None else msgspec.structs.replace(found, key=key)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
         found = self._store.folders(self._folder(prefix))
@@ -104,7 +106,7 @@ class SpaceStore(Store):
         found = self._store.changes(mark, self._folder(prefix))
         if found.keys is None:
             return found
-        return found._replace(keys=frozenset(map(self._own, found.keys)))
+        return msgspec.structs.replace(found, keys=frozenset(map(self._own, found.keys)))
 
     def catalog_place(self) -> str | None:
         """A file for this space alone: queries on it cannot find anything of another."""

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 
 from holdfast._lazy import when_loaded
 from holdfast.apps.cli._failure import explain, suggestion, tell_failure, tell_warning
@@ -467,7 +468,7 @@ def fail(app: App, error: BaseException) -> int:
 
 
 # Options of every verb: known even if the rest of the command line is wrong.
-class Flags(NamedTuple):
+class Flags(msgspec.Struct, frozen=True):
     """The output options of the command line."""
 
     as_json: bool = False

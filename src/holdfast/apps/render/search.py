@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast.catalog import Hit
 from holdfast.errors import HoldfastError
 from holdfast.library import Holdfast
 
 
-class FoundSession(NamedTuple):
+class FoundSession(msgspec.Struct, frozen=True):
     """A session in which something was found, where, and who else has some of it."""
 
     session_id: str

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+import msgspec
 
 from holdfast.apps.render.page import Canvas, Column, Piece, Span
 from holdfast.apps.render.words import counted, day_time, duration, latency, short
@@ -285,7 +287,7 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_LEVELS[max(1, round(8 * value / most))] for value in values)
 
 
-class Columns(NamedTuple):
+class Columns(msgspec.Struct, frozen=True):
     """A chart of columns, from top to bottom, and how many values there was room for."""
 
     rows: list[str]

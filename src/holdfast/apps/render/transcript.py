@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.library import Holdfast
@@ -85,7 +86,7 @@ def family(hf: Holdfast, id: str, most: int) -> tuple[list[SessionMetadata], boo
     return rows, bool(waiting) or len(found) > most
 
 
-class ForkOrigin(NamedTuple):
+class ForkOrigin(msgspec.Struct, frozen=True):
     """The origin of a session besides its parent: the last event they share, and the sessions merged into it."""
 
     at: int | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -30,7 +30,7 @@ from holdfast.replay._text import call_key, clean_json, is_blank, mistral_id, na
 NO_ANSWER = "(no answer)"  # inserted for Mistral's assistant between a result and the next user message
 
 
-class _Chat(NamedTuple):
+class _Chat(msgspec.Struct, frozen=True):
     """The differences between the chats of two providers."""
 
     fit_id: Callable[[str], str]

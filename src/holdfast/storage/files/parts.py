@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from stat import S_IFDIR, S_IFLNK, S_IFMT
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -46,7 +46,7 @@ class Base(msgspec.Struct):
     bytes: list[int]
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True):
     """A part of a log: ``size`` bytes of a file; the last one as far as it goes."""
 
     name: str
@@ -54,7 +54,7 @@ class Part(NamedTuple):
     is_last: bool
 
 
-class Look(NamedTuple):
+class Look(msgspec.Struct, frozen=True):
     """The files of a log, as they were found.
 
     ``node`` is the file that identifies this state of the log; ``parts`` are in order, with

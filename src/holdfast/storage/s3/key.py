@@ -450,7 +450,7 @@ class Listing:
         """Yield every key of a folder that has a log."""
         found = list(self._names.listed(prefix))
         marks = {key: one.etag for key, one in found}
-        yield from (entry._replace(folder=marks[entry.key]) for entry in self._of_names(found))
+        yield from (msgspec.structs.replace(entry, folder=marks[entry.key]) for entry in self._of_names(found))
 
     def _of_names(self, found: list[tuple[str, ListedObject]]) -> Iterator[Entry]:
         named = self._at_once.map(self._named, found)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
+import msgspec
+
 from holdfast.errors import Conflict, InvalidId, Locked, NotFound, UsageError
 from holdfast.storage import Store
 from holdfast.testing.contract.log import ONE, THREE, TWO, ContractBase, read_all, refused
@@ -54,7 +56,7 @@ class FormContract(ContractBase):
         self.write(store, self.KEY, THREE)
         unchanged = store.entry(_TO)
         assert unchanged is not None
-        assert unchanged._replace(folder="") == entries[_TO]._replace(folder="")
+        assert msgspec.structs.replace(unchanged, folder="") == msgspec.structs.replace(entries[_TO], folder="")
         self.write(store, _TO, THREE)
         changed = store.entry(_TO)
         assert changed is not None
