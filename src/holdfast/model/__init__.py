@@ -51,6 +51,7 @@ from holdfast.model._reader import (
     SEAL_END,
     SEALED_END_BYTES,
     AnyLine,
+    Gap,
     LineReader,
     Unseal,
     begins_line,
@@ -69,7 +70,7 @@ from holdfast.model._version import VERSION
 if TYPE_CHECKING:
     from holdfast.model._bodies import BODIES
     from holdfast.model._maker import line_maker, make_line
-    from holdfast.model._salvage import Gap, Salvage, salvage
+    from holdfast.model._salvage import Salvage, salvage
     from holdfast.model._values import Record, decode_value, encode_value
 
 # Loaded when first asked for: most programs never need them.
@@ -78,7 +79,7 @@ __getattr__ = lazy(
     {
         "_bodies": "BODIES",
         "_maker": "line_maker make_line",
-        "_salvage": "Gap Salvage salvage",
+        "_salvage": "Salvage salvage",
         "_values": "Record decode_value encode_value",
     },
 )

@@ -33,7 +33,7 @@ from holdfast.model._line import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.model._salvage import Gap, Salvage
+    from holdfast.model._salvage import Salvage
 
 Unseal = Callable[[int, bytes, bytes | None], bytes]
 """Opens a sealed line: (seq, ciphertext, end of the one before) -> a plain line's members.
@@ -63,6 +63,18 @@ class _SealedLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 _sealed_decoder = LazyDecoder(_SealedLine)
+
+
+class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of a log that could not be verified: where it is and which events it contained."""
+
+    offset: int
+    size: int
+    first_seq: int
+    last_seq: int
+    """``first_seq - 1`` if no event is missing: foreign bytes between two whole records."""
+    at_end: bool = False
+    """True if the end of the log is lost, perhaps with more events than the numbers say."""
 
 
 class LineReader:

@@ -15,7 +15,7 @@ from zlib import crc32
 import msgspec
 
 from holdfast.model._line import CRC_END, CRC_KEY, Position, checksum_after
-from holdfast.model._reader import AnyLine, decode_each, decode_line, decode_plain_line, number_lines
+from holdfast.model._reader import AnyLine, Gap, decode_each, decode_line, decode_plain_line, number_lines
 
 _SEQ_KEY = b'{"seq":'
 _SEQ = re.compile(rb'([0-9]{1,18}),"')
@@ -27,18 +27,6 @@ _NOT_BLANK = re.compile(rb"[^\n]*[^\s][^\n]*")
 # Hostile bytes may begin a record at every place: more starts than that are not followed.
 _TRIES_MAX = 4
 _CONTEXT_BYTES = 16
-
-
-class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A part of a log that could not be verified: where it is and which events it contained."""
-
-    offset: int
-    size: int
-    first_seq: int
-    last_seq: int
-    """``first_seq - 1`` if no event is missing: foreign bytes between two whole records."""
-    at_end: bool = False
-    """True if the end of the log is lost, perhaps with more events than the numbers say."""
 
 
 class _Mark(msgspec.Struct, frozen=True):

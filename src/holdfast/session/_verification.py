@@ -21,7 +21,6 @@ from holdfast.model import (
     end_of,
     has_blob,
     open_line,
-    salvage,
     struct_html,
     struct_repr,
 )
@@ -200,6 +199,8 @@ def _read_plain(log: Log, documents: Documents, chain: PrefixChain) -> _Reading:
 
 
 def _read_sealed(log: Log, documents: Documents, chain: PrefixChain) -> _Reading:
+    from holdfast.model import salvage
+
     assert log.unseal is not None
     data = b"".join(log.read())
     found = salvage(data, START, chained=False)
@@ -252,6 +253,8 @@ class _Heads:
 
 def _verify_closed(session_id: str, log: Log, heads: _Heads) -> Report:
     """Check a sealed log without its key: its checksums are all that can be compared."""
+    from holdfast.model import salvage
+
     data = b"".join(log.read())
     found = salvage(data, START, chained=False)
     chain = heads.chain({})
