@@ -316,5 +316,5 @@ print(*sys.modules)
 """
     command = [sys.executable, "-c", code, str(tmp_path)]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert "holdfast.catalog._usage" in loaded
-    assert {"holdfast.catalog._tally", "holdfast.catalog._topics"}.isdisjoint(loaded)
+    assert "holdfast.catalog._prices" in loaded
+    assert {"holdfast.catalog._tally", "holdfast.catalog._topics", "holdfast.catalog._usage"}.isdisjoint(loaded)

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["App", "cli", "main", "run_program"]
 
-# They run until somebody ends them, so their garbage is collected as in any other program.
-_LONG = frozenset(["chat", "run", "tui", "web", "acp", "bridge", "mcp", "serve"])
+# They run until somebody ends them.
+_ENDLESS = frozenset(["chat", "tui", "web", "acp", "bridge", "mcp", "serve"])
+_LONG = _ENDLESS | {"run"}  # their garbage is collected as in any other program
 _COLLECT_AFTER = 100_000  # new objects; most verbs are over before they have made so many
 
 
@@ -26,7 +27,8 @@ def run_program() -> NoReturn:
     try:
         main()
     except SystemExit as leaving:
-        if _is_short(sys.argv[1:]) and isinstance(leaving.code, int) and _is_whole_program(sys._getframe(1)):  # noqa: SLF001 - nothing else tells who waits
+        ends = len(sys.argv) > 1 and _ENDLESS.isdisjoint(sys.argv)
+        if ends and isinstance(leaving.code, int) and _is_whole_program(sys._getframe(1)):  # noqa: SLF001 - nothing else tells who waits
             _exit_at_once(leaving.code)
         raise
 
@@ -35,16 +37,12 @@ def main() -> NoReturn:
     """Run the command line, and leave with SystemExit."""
     arguments = sys.argv[1:]
     # Collecting garbage, once more at the exit, took a quarter of the time of a short verb.
-    if _is_short(arguments):
+    if arguments and _LONG.isdisjoint(arguments):
         gc.set_threshold(_COLLECT_AFTER)
     try:
         _run(arguments)
     finally:
         gc.freeze()
-
-
-def _is_short(arguments: list[str]) -> bool:
-    return bool(arguments) and _LONG.isdisjoint(arguments)
 
 
 def _is_whole_program(caller: FrameType) -> bool:
