@@ -106,6 +106,24 @@ async def test_calls_of_children_are_left_alone(hf, script):
     assert ran == []
 
 
+async def test_a_call_of_a_delegate_that_was_allowed_is_never_run_again(hf, script):
+    """What its user allowed is on record beside its run: from there on it may have taken effect."""
+    ran, call = [], {"id": "x1", "tool": "pay", "params": {"x": 1}, "agent": "scout", "begun": False}
+    extra = [
+        ("delegation", {"parent": "agent", "child": "scout", "task": "pay", "child_run": "d-1", "call": "c0"}, "r-1"),
+        ("agent_start", {"agent": "scout", "parent": "agent", "depth": 1}, "d-1"),
+        ("user", {"role": "user", "content": "pay"}, "d-1"),
+        ("tool_call", call, "d-1"),
+        ("permission", {"tool": "pay", "call": "x1", "decision": "allow"}, None),
+    ]
+    crash(hf, ("ask_scout", {"task": "pay"}), extra=extra)
+    scout = Agent(script("looks bad").model, name="scout", tools=[counting("pay", ran, needs_permission=True)])
+    with hf.session("s") as session:
+        agent = Agent(script("ok").model, delegates=[scout], permission=lambda _request: True)
+        assert (await agent.run(None, session=session)).output == "ok"
+    assert ran == []
+
+
 @pytest.mark.req("S3-74")
 @pytest.mark.req("S3-40")
 async def test_an_answer_that_was_cut_short_stays_what_the_user_saw(hf, script, texts):

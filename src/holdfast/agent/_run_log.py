@@ -236,7 +236,8 @@ def find_unasked(session: Session, run: str | None = None, start: int = 0) -> Un
     calls: list[tuple[CallRequest, Event]] = []
     below: list[tuple[str, str]] = []
     for event in session.newest(start):
-        if not is_of(event, run):
+        # What was allowed is recorded beside the runs of delegates, and then the call may have begun.
+        if not is_of(event, run) and event.type != "permission":
             continue
         if event.type in ("user", "assistant"):
             break
