@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from time import localtime
 from typing import Any
 from zlib import crc32
 
@@ -242,8 +243,12 @@ class Calendar:
 def _print(zone: dt.tzinfo | None, _now: str | None) -> str:
     """Compute the fingerprint; ``_now`` keeps local zones apart if the machine is set to another one meanwhile."""
     weeks = range(0, _PRINTED_UNTIL_S, 7 * 86_400)
-    times = (dt.datetime.fromtimestamp(second, dt.UTC).astimezone(zone) for second in weeks)
-    return f"{crc32(repr([time.utcoffset() for time in times]).encode()):08x}"
+    offsets: list[Any]
+    if zone is None:
+        offsets = [localtime(second).tm_gmtoff for second in weeks]  # in a quarter of the time that datetimes take
+    else:
+        offsets = [dt.datetime.fromtimestamp(second, zone).utcoffset() for second in weeks]
+    return f"{crc32(repr(offsets).encode()):08x}"
 
 
 def _zone(tz: str | dt.tzinfo | None) -> dt.tzinfo | None:
