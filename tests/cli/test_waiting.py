@@ -13,6 +13,7 @@ from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from holdfast.agent import Agent, Suspend, tool
+from holdfast.apps.http.tokens import TokenBook
 
 PROGRAM = """
 import sys
@@ -132,3 +133,40 @@ def test_an_empty_id_answers_nothing(run, library, asked):
     run("deny", asked[1])
     assert run("approve", "").code == 2
     assert [one.id for one in library.waiting()] == [asked[0]]
+
+
+def waits(hf, ask):
+    """Leave a session whose call waits."""
+    with hf.session(f"bill-{ask[:4]}") as s:
+        s.append("tool_call", {"id": "c1", "tool": "pay", "params": {"amount": 90}, "begun": False})
+        s.append("suspended", {"id": ask, "kind": "permission", "call": "c1", "tool": "pay"})
+
+
+def test_questions_in_spaces_are_hinted_at(run, library):
+    """The list has those of its own space; the others are counted, and how to see them is said."""
+    for name in ("alice", "bob", "eve"):
+        TokenBook(library.store).create(name, "write")
+        if name != "eve":
+            with library.space(name) as space:
+                waits(space, "aaaaaaaaaaaa")
+    told = run("waiting").err
+    assert "Waiting in spaces: 1 in alice, 1 in bob." in told
+    assert "HOLDFAST_SPACE=alice holdfast waiting" in told
+    assert json.loads(run("waiting", "--json").out) == {"waiting": []}
+
+
+def test_badly_typed_arguments_are_kept(run, library, monkeypatch):
+    """Who edits is told what is wrong and where, and goes on with what was typed; else nothing is answered."""
+    waits(library, "aaaaaaaaaaaa")
+    typed = iter(["{no json", '{"amount": 80}', "[1]"])
+    seen = []
+    monkeypatch.setattr("click.edit", lambda text, **_: seen.append(text) or next(typed))
+    monkeypatch.setattr("click.confirm", lambda text, **_: seen.append(text) or True)
+    monkeypatch.setattr("holdfast.apps.cli._app.App.can_ask", True)
+    assert "Allowed with your arguments" in run("approve", "aaaa", "--edit").out
+    assert "line 1 column 2" in seen[1]
+    assert seen[2] == "{no json"
+    waits(library, "bbbbbbbbbbbb")
+    monkeypatch.setattr("holdfast.apps.cli._app.App.can_ask", False)
+    assert "no JSON object" in run("approve", "bbbb", "--edit").err
+    assert [one.id for one in library.waiting()] == ["bbbbbbbbbbbb"]

@@ -277,3 +277,29 @@ def test_a_session_is_given_back(page, library, model):
     page.get_by_label("Message to the agent").fill("And now?")
     page.get_by_role("button", name="Send").click()
     sees(page, "Again.", "#entries article")
+
+
+def test_the_inbox_follows_its_questions(page, library):
+    """One that comes appears, one that is answered elsewhere goes, and what is typed about another stays."""
+
+    def ask(id, number):
+        with library.session(id) as s:
+            s.append("tool_call", {"id": "c1", "tool": f"pay_{number}", "params": {"amount": number}, "begun": False})
+            s.append("suspended", {"id": f"{number:012x}", "kind": "permission", "call": "c1", "tool": f"pay_{number}"})
+
+    page.goto("/waiting")
+    sees(page, "Nothing waits for you")
+    ask("bill-1", 1)
+    sees(page, "pay_1", "article.question")
+    sees(page, "1", '[data-go="w"] .count')
+    page.locator("#q-000000000001 summary").click()
+    field = page.locator("#a-000000000001")
+    field.fill('{"amount": 7}')
+    ask("bill-2", 2)
+    sees(page, "pay_2", "article.question")
+    library.answer("000000000002", False)
+    page.locator("#q-000000000002").wait_for(state="detached")
+    assert field.input_value() == '{"amount": 7}'
+    assert field.evaluate("(field) => field === document.activeElement")
+    library.answer("000000000001", False)
+    sees(page, "Nothing waits for you")

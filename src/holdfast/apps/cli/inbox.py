@@ -12,11 +12,13 @@ from holdfast.apps.cli._options import json_option, option, refuse, verb
 from holdfast.apps.render.page import CHANGE_STYLES, Column, Piece, Span
 from holdfast.apps.render.questions import ANSWERED, as_editable, as_sentence, person, read_edited, view_of
 from holdfast.apps.render.words import ago, day_time
+from holdfast.errors import UsageError
 from holdfast.replay import as_json
 from holdfast.session import Edited, Result, Waiting, now_ms
 
 _COLUMNS = (Column("ID"), Column("SESSION"), Column("AGENT"), Column("ASKED"), Column("WAITS FOR", flexible=True))
 _LABEL_CHARS = 10
+_SPACES_MAX = 100
 
 
 @verb("waiting")
@@ -51,6 +53,26 @@ def waiting_verb(app: App, id: str | None, agent: str | None, session: str | Non
         app.out.table(_COLUMNS, rows)
     else:
         app.err.line("No tool calls are waiting.")
+    if id is None and agent is None and session is None and not app.as_json:
+        _tell_spaces(app)
+
+
+def _tell_spaces(app: App) -> None:
+    """Say which spaces have questions too: this list has none of them."""
+    from holdfast.apps.http.tokens import TokenBook
+
+    if app.library.store.space is not None:
+        return
+    spaces, found = sorted({one.space for one in TokenBook(app.library.store).all() if one.space}), []
+    for name in spaces[:_SPACES_MAX]:
+        with app.library.space(name) as space:
+            found += [f"{count} in {name}"] if (count := space.inbox.count()) else []
+    if found:
+        more = "" if len(spaces) <= _SPACES_MAX else f" (of the first {_SPACES_MAX} spaces)"
+        app.err.line(f"Waiting in spaces: {', '.join(found)}{more}.", hang=2)
+        app.err.line(
+            Span(f"HOLDFAST_SPACE={found[0].rpartition(' ')[2]} holdfast waiting lists those of one.", "faint")
+        )
 
 
 @verb("approve")
@@ -70,7 +92,7 @@ def approve_verb(app: App, id: str, answer: str | None, *, edit: bool) -> None:
     if edit and answer is not None:
         refuse("--edit runs the call with other arguments, --answer does not run it: give one of them")
     given: Any = True if answer is None else Result(answer)
-    _answer(app, id, _edited(app.library.inbox.find(id)) if edit else given, None)
+    _answer(app, id, _edited(app, app.library.inbox.find(id)) if edit else given, None)
 
 
 @verb("deny")
@@ -116,10 +138,16 @@ def _show(app: App, one: Waiting) -> None:
         app.out.text(line, style=CHANGE_STYLES.get(line[:1], ""))
 
 
-def _edited(one: Waiting) -> Edited:
+def _edited(app: App, one: Waiting) -> Edited:
     if one.kind != "permission" or not isinstance(one.args, dict):
         refuse("this call has no arguments to edit; answer it with --answer")
     text = click.edit(as_editable(one.args), extension=".json")
     if text is None:
         refuse("no changes were made, so nothing was answered")
-    return read_edited(text)
+    while True:
+        try:
+            return read_edited(text)
+        except UsageError as error:
+            if not app.can_ask or not click.confirm(f"{error.message}. Edit it again?", default=True, err=True):
+                raise
+            text = click.edit(text, extension=".json") or text

@@ -90,9 +90,9 @@ def read_edited(text: str) -> Edited:
     try:
         changed = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"the arguments are not valid JSON: {error}", remedy="Correct them and answer again."
-        ) from None
+        place = {"line": error.lineno, "column": error.colno} if isinstance(error, json.JSONDecodeError) else {}
+        told = f"the arguments are not valid JSON: {error}"
+        raise UsageError(told, remedy="Correct them and answer again.", **place) from None
     if not isinstance(changed, dict):
         raise UsageError("the arguments are no JSON object", remedy='Write them as {"name": value}.')
     return Edited(changed)

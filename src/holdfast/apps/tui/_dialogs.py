@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -17,6 +17,7 @@ from textual.widgets.selection_list import Selection
 from holdfast.apps.render.markdown import paragraphs
 from holdfast.apps.tui._safe import content
 from holdfast.apps.tui._widgets import TextLine
+from holdfast.errors import UsageError
 
 
 class _Dialog(ModalScreen[str | None]):
@@ -83,19 +84,33 @@ class Sheet(_Dialog):
 
     AUTO_FOCUS = "TextArea"
     KEYS = "Ctrl+S accepts · Esc leaves"
-    DEFAULT_CSS = "Sheet TextArea { height: 14; border: round $primary; background: $surface; }"
+    DEFAULT_CSS = """
+    Sheet TextArea { height: 14; border: round $primary; background: $surface; }
+    Sheet #fault { height: auto; color: $error; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "accept", "Accept", priority=True)]
 
-    def __init__(self, question: str, value: str) -> None:
+    def __init__(self, question: str, value: str, check: Callable[[str], object]) -> None:
+        """``check`` raises UsageError for a text that cannot be accepted: it stays, with the reason below it."""
         super().__init__(question)
         self._value = value
+        self._check = check
 
     def answers(self) -> ComposeResult:
         yield TextArea(paragraphs(self._value))
+        yield Static(id="fault")
 
     def action_accept(self) -> None:
         """The text as it stands now."""
-        self.dismiss(self.query_one(TextArea).text)
+        area = self.query_one(TextArea)
+        try:
+            self._check(area.text)
+        except UsageError as error:
+            self.query_one("#fault", Static).update(content(error.message))
+            if error.line is not None:
+                area.move_cursor((error.line - 1, error.column - 1))
+        else:
+            self.dismiss(area.text)
 
 
 class Buttons(_Dialog):

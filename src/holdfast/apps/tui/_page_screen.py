@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from holdfast.apps.render.page import STYLES, Canvas, Colour, Span
-from holdfast.apps.render.questions import ANSWERED, as_editable, as_sentence, person, read_said, view_of
+from holdfast.apps.render.questions import ANSWERED, as_editable, as_sentence, person, read_edited, read_said, view_of
 from holdfast.apps.render.transcript import family, origin
 from holdfast.apps.render.words import ago, counted, forest
 from holdfast.apps.tui._dialogs import Prompt, Sheet
@@ -364,7 +364,8 @@ class WaitingScreen(PageScreen[str | None]):
         """Let it run with other arguments."""
         if (one := self.chosen) is not None and one.kind == "permission" and isinstance(one.args, dict):
             self.app.push_screen(
-                Sheet(f"The arguments of {one.tool}", as_editable(one.args)), partial(self._said, one, "edit")
+                Sheet(f"The arguments of {one.tool}", as_editable(one.args), read_edited),
+                partial(self._said, one, "edit"),
             )
 
     def _denied(self, one: Waiting, why: str | None) -> None:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from holdfast.apps.render.questions import ANSWERED, QuestionView, person, read_said, view_of
 from holdfast.apps.web._actions import came_from, form_of
 from holdfast.apps.web._page import Note, Site, back_to, guest_of, page, session_url, site_of
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import HoldfastError, QuestionSettled, UsageError
 
 # A button, and for how long what it allows counts.
 _SCOPES = {"allow": "once", "session": "session", "always": "always"}
@@ -39,7 +39,8 @@ def _waiting_page(request: Request, status: int = 200, **failed: Any) -> Respons
     found = [view_of(one) for one in site_of(request).hf.waiting()]
     titles = {one.one.session_id: site_of(request).hf.info(one.one.session_id).title for one in found}
     shown = {"questions": [one for one in found if one.is_asked], "later": [one for one in found if not one.is_asked]}
-    return page(request, "waiting.html", status, **shown, titles=titles, back="/waiting", failed=failed)
+    ids = " ".join(one.one.id for one in found)
+    return page(request, "waiting.html", status, **shown, ids=ids, titles=titles, back="/waiting", failed=failed)
 
 
 async def answer(request: Request) -> Response:
@@ -54,7 +55,7 @@ async def answer(request: Request) -> Response:
             lambda: site.hf.answer(found.id, given, by=person(), via="web", session_id=found.session_id, **said)
         )
     except HoldfastError as error:
-        if not isinstance(error, UsageError) or word != "edit":
+        if not isinstance(error, UsageError) or isinstance(error, QuestionSettled) or word != "edit":
             guest_of(request).tell(Note.of(error))
             return back_to(came_from(form, "/waiting"))
         # The input is shown again, to be corrected.

@@ -118,6 +118,7 @@ def _routes() -> list[Route | Mount]:
         Route("/trash", trash_page),
         Route("/trash/undelete", _actions.undelete, methods=["POST"]),
         Route("/waiting", waiting_page),
+        Route("/waiting/live", inbox_stream),
         Route("/waiting/{ask}", answer, methods=["POST"]),
         Route("/activity", figures_page),
         Route("/store", store_page),
@@ -231,6 +232,7 @@ def audited(request: Request, send: Send) -> Send:
 # Following a session: a page is notified of news, and requests them.
 _PAUSE_MIN_S = 0.1
 _PAUSE_MAX_S = 0.5
+_INBOX_PAUSE_S = 1.0
 _HEARTBEAT_S = 15.0
 _STREAMS_MAX = 64
 
@@ -247,6 +249,37 @@ async def live_stream(request: Request) -> Response:
     return StreamingResponse(
         _stream(site, id, follower), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
     )
+
+
+async def inbox_stream(request: Request) -> Response:
+    """Server-sent events: ``asks`` with the ids of the open questions, first and whenever they change."""
+    site = site_of(request)
+    if site.streams.count >= _STREAMS_MAX:
+        return Response("too many pages follow sessions", 503, headers={"retry-after": "10"})
+    headers = {"x-accel-buffering": "no"}
+    return StreamingResponse(_inbox_news(site), media_type="text/event-stream", headers=headers)
+
+
+async def _inbox_news(site: Site) -> AsyncIterator[str]:
+    streams = site.streams
+    streams.count += 1
+    told: list[str] | None = None
+    quiet = 0.0
+    try:
+        yield "retry: 1000\n\n"
+        while not streams.ending.is_set():
+            now = [one.id for one in await asyncio.to_thread(site.hf.waiting)]
+            if now != told:
+                told, quiet = now, 0.0
+                yield _message("asks", {"questions": now})
+            elif quiet >= _HEARTBEAT_S:
+                quiet = 0.0
+                yield ": still here\n\n"
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(streams.ending.wait(), _INBOX_PAUSE_S)
+            quiet += _INBOX_PAUSE_S
+    finally:
+        streams.count -= 1
 
 
 async def _stream(site: Site, id: str, follower: Follower) -> AsyncIterator[str]:

@@ -170,6 +170,43 @@
   });
   addEventListener("popstate", () => { if (location.pathname + location.search !== shown) location.reload(); });
 
+  // -- following: a browser keeps few connections to one server, so only pages that are looked at follow
+  const following = (url, heard, shown = () => {}) => {
+    let source = null;
+    const follow = () => {
+      if (source) return;
+      source = new EventSource(url());
+      source.addEventListener("open", () => shown(true));
+      source.addEventListener("error", () => shown(false));
+      for (const [name, hear] of Object.entries(heard)) source.addEventListener(name, hear);
+    };
+    const rest = () => { source?.close(); source = null; shown(false); };
+    document.addEventListener("visibilitychange", () => (document.hidden ? rest() : follow()));
+    addEventListener("pagehide", rest);
+    addEventListener("pageshow", () => { if (!document.hidden) follow(); });
+    follow();
+  };
+
+  // -- following the inbox: what is being typed about a question stays while others come and go
+  const inbox = find("[data-inbox]");
+  if (inbox) {
+    const url = inbox.dataset.inbox;
+    const renew = async (event) => {
+      if (JSON.parse(event.data).questions.join(" ") === inbox.dataset.ids) return;
+      const response = await fetch(url);
+      if (!response.ok) return;
+      const page = new DOMParser().parseFromString(await response.text(), "text/html");
+      const now = find("[data-inbox]", page), open = find("[data-asked]", now), asked = find("[data-asked]", inbox);
+      for (const one of [...asked.children]) if (!one.id || !find(`#${one.id}`, open)) one.remove();
+      asked.append(...[...open.children].filter((one) => !one.id || !find(`#${one.id}`, asked)));
+      for (const part of [".head", "[data-later]"]) find(part, inbox).replaceWith(find(part, now));
+      find('[data-go="w"]')?.replaceWith(find('[data-go="w"]', page));
+      inbox.dataset.ids = now.dataset.ids;
+      tell(find(".head p", inbox).textContent);
+    };
+    following(() => `${url}/live`, { asks: renew });
+  }
+
   // -- following a session
   const talk = find("[data-live]");
   if (talk) {
@@ -267,17 +304,6 @@
       if (follows) toEnd();
     };
 
-    // A browser keeps few connections to one server, so only pages that are looked at follow.
-    let source = null;
-    const follow = () => {
-      if (source) return;
-      source = new EventSource(`${url}/live?after=${next}`);
-      source.addEventListener("open", () => { line.hidden = false; });
-      source.addEventListener("error", () => { line.hidden = true; });
-      source.addEventListener("news", renew);
-      source.addEventListener("state", changed);
-    };
-    const rest = () => { source?.close(); source = null; line.hidden = true; };
     const changed = (event) => {
       const now = JSON.parse(event.data);
       stop.hidden = interrupt.hidden = !now.running;
@@ -288,10 +314,7 @@
       goesOn(now.goes_on);
       renew();
     };
-    document.addEventListener("visibilitychange", () => (document.hidden ? rest() : follow()));
-    addEventListener("pagehide", rest);
-    addEventListener("pageshow", () => { if (!document.hidden) follow(); });
-    follow();
+    following(() => `${url}/live?after=${next}`, { news: renew, state: changed }, (on) => { line.hidden = !on; });
     if (!location.hash && scrollY === 0 && entries.scrollHeight > innerHeight) toEnd();
   }
 })();
