@@ -106,22 +106,48 @@ async def test_calls_of_children_are_left_alone(hf, script):
     assert ran == []
 
 
-async def test_a_call_of_a_delegate_that_was_allowed_is_never_run_again(hf, script):
-    """What its user allowed is on record beside its run: from there on it may have taken effect."""
-    ran, call = [], {"id": "x1", "tool": "pay", "params": {"x": 1}, "agent": "scout", "begun": False}
-    extra = [
-        ("delegation", {"parent": "agent", "child": "scout", "task": "pay", "child_run": "d-1", "call": "c0"}, "r-1"),
+def of_scout(**call):
+    """What is recorded of a delegate from its beginning to its end, with one call."""
+    who = {"parent": "agent", "child": "scout", "child_run": "d-1"}
+    return [
+        ("delegation", {**who, "task": "pay it", "call": "c0"}, "r-1"),
         ("agent_start", {"agent": "scout", "parent": "agent", "depth": 1}, "d-1"),
-        ("user", {"role": "user", "content": "pay"}, "d-1"),
-        ("tool_call", call, "d-1"),
-        ("permission", {"tool": "pay", "call": "x1", "decision": "allow"}, None),
+        ("user", {"role": "user", "content": "pay it"}, "d-1"),
+        ("tool_call", {"id": "x1", "tool": "pay", "params": {"x": 1}, "agent": "scout", **call}, "d-1"),
+        ("tool_result", {"toolCallId": "x1", "result": "pay 1"}, "d-1"),
+        ("assistant", {"role": "assistant", "content": "paid it", "agent": "scout"}, "d-1"),
+        ("agent_complete", {"agent": "scout"}, "d-1"),
+        ("delegation_complete", {**who, "result": "paid it"}, "r-1"),
     ]
-    crash(hf, ("ask_scout", {"task": "pay"}), extra=extra)
-    scout = Agent(script("looks bad").model, name="scout", tools=[counting("pay", ran, needs_permission=True)])
+
+
+@pytest.mark.parametrize("lived", range(1, 9))
+async def test_a_delegate_goes_on_where_it_was_killed(hf, script, texts, lived):
+    """From its own part of the log, before its parent is asked: nothing that it did is done again."""
+    ran = []
+    crash(hf, ("ask_scout", {"task": "pay it"}), extra=of_scout()[:lived])
+    child = script(lambda messages: [("pay", {"x": 1})] if len(messages) == 1 else "paid it")
+    model = script("all done")
+    scout = Agent(child.model, name="scout", tools=[counting("pay", ran)])
+    with hf.session("s") as session:
+        assert (await Agent(model.model, delegates=[scout]).run(None, session=session)).output == "all done"
+    assert texts(model.requests[0])[-1] == "paid it"
+    assert (ran, len(child.requests)) == ([("pay", 1)] if lived < 4 else [], 2 if lived < 4 else int(lived < 6))
+    assert ("effect is unknown" in str(child.requests)) is (lived == 4)
+
+
+async def test_a_call_of_a_delegate_that_was_allowed_is_never_run_again(hf, script):
+    """What a user allowed is recorded beside its run: it may have had its effect, and the model is told so."""
+    ran = []
+    allowed = ("permission", {"tool": "pay", "call": "x1", "decision": "allow"}, None)
+    crash(hf, ("ask_scout", {"task": "pay"}), extra=[*of_scout(begun=False)[:4], allowed])
+    child = script("looks bad")
+    scout = Agent(child.model, name="scout", tools=[counting("pay", ran, needs_permission=True)])
     with hf.session("s") as session:
         agent = Agent(script("ok").model, delegates=[scout], permission=lambda _request: True)
         assert (await agent.run(None, session=session)).output == "ok"
     assert ran == []
+    assert "effect is unknown" in str(child.requests[0])
 
 
 @pytest.mark.req("S3-74")

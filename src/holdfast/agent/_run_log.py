@@ -74,8 +74,12 @@ class RunLog:
 
     def replay(self, events: Iterable[Event]) -> None:
         for event in events:
-            if event.run == self.run and self._own is not None:
-                self._own.feed(event)
+            if self._own is None:
+                return
+            if event.run == self.run:
+                self._own.feed(whole_event(event, documents_of(self.session)))
+            elif event.type == "permission" and event.run is None:  # what was allowed is recorded beside the runs
+                self._own.feed(Event.make(event.type, event.data, seq=event.seq, run=self.run))
 
     async def abarrier(self) -> None:
         await self.session.abarrier()
@@ -200,11 +204,11 @@ def attempts(events: Iterable[Event]) -> list[Attempt]:
 
 # What an ended process left of the last answer.
 class Unasked(NamedTuple):
-    """The calls of a run's last answer that an ended process recorded, and neither began nor asked about."""
+    """What an ended process left of a run's last answer: calls that it recorded, and neither began nor asked about."""
 
     calls: Sequence[tuple[CallRequest, Event]] = ()
     below: Sequence[tuple[str, str]] = ()
-    """The runs of delegates that have such calls, each with the call of the delegate."""
+    """The runs of delegates that have not ended, each with the call of the delegate."""
 
 
 NOTHING = Unasked()
@@ -226,8 +230,8 @@ def find_leftovers(session: Session) -> tuple[list[CallRequest], Unasked]:
     return requests, find_unasked(session)
 
 
-def find_unasked(session: Session, run: str | None = None, start: int = 0) -> Unasked:
-    """Return the calls that nobody was asked about, of the last answer of a run and of the runs below.
+def find_unasked(session: Session, run: str | None = None) -> Unasked:
+    """Return the calls of the last answer of a run that nobody was asked about, and the runs below that go on.
 
     The state does not have them: a process that was killed in between recorded that they did not run.
     """
@@ -235,7 +239,7 @@ def find_unasked(session: Session, run: str | None = None, start: int = 0) -> Un
     settled: set[Any] = set()
     calls: list[tuple[CallRequest, Event]] = []
     below: list[tuple[str, str]] = []
-    for event in session.newest(start):
+    for event in session.newest(0):
         # What was allowed is recorded beside the runs of delegates, and then the call may have begun.
         if not is_of(event, run) and event.type != "permission":
             continue
@@ -245,10 +249,8 @@ def find_unasked(session: Session, run: str | None = None, start: int = 0) -> Un
             continue
         call = event.data.get(_ABOUT_CALLS[event.type])
         if event.type == "delegation":
-            child = str(event.data.get("child_run"))
-            # Also where another call of that run waits already.
-            if call not in settled and any(find_unasked(session, child, event.seq)):
-                below.append((child, str(call)))
+            if call not in settled:
+                below.append((str(event.data.get("child_run")), str(call)))
             continue
         if event.type == "tool_call" and call not in settled | waiting and event.data.get("begun") is False:
             request = _request(session, event)

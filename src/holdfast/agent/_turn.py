@@ -211,7 +211,7 @@ def read_args(session: Session, ask: AskState) -> Any:
 
 
 async def _go_on_below(parent: Activity, run: str, call: str) -> None:
-    """Continue a delegate's run that waited, unless it has ended; its end is the result of the call of the delegate."""
+    """Continue a delegate's run, unless its call has a result; its end is that result."""
     events = list(parent.talk.session.events())
     begun = next((e for e in events if e.type == "delegation" and e.data.get("child_run") == run), None)
     own, since = parent.talk.run if parent.talk.is_child else None, -1 if begun is None else begun.seq
@@ -221,14 +221,20 @@ async def _go_on_below(parent: Activity, run: str, call: str) -> None:
     name = None if begun is None else begun.data.get("child")
     child = next((each for each in parent.spec.delegates if each.name == name), None)
     if child is None:
-        message = f"the agent {name} is not there any more"
+        message = f"the agent {name} is not there any more; whether this call took effect is unknown"
         parent.talk.tool_result(call, {"error": True, "message": message}, is_error=True)
         return
     talk = RunLog(parent.talk.session, run, child.name, child=True)
     talk.replay(events)
-    unasked = find_unasked(parent.talk.session, run)
+    said = talk.messages()
+    if not said and begun is not None:  # it was killed before it heard its task
+        talk.user(begun.data.get("task"), agent=child.name, parent=parent.spec.name)
     try:
-        output = await _finish(await _activity(parent, child, talk, call), unasked)
+        if child.output is None and is_complete(said):  # or before its answer was passed on
+            output = "".join(block["text"] for block in blocks_of(said[-1]) if block["type"] == "text")
+        else:
+            unasked = find_unasked(parent.talk.session, run)
+            output = await _finish(await _activity(parent, child, talk, call), unasked)
     except Parked:
         return
     except HoldfastError as error:
