@@ -211,7 +211,8 @@ class StepState(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False, rena
     status: StepStatus = "begun"
     """Begun but not ended is unknown to other processes; "unknown" is recorded."""
     result_seq: int = -1
-    raw: msgspec.Raw = msgspec.Raw(b"null")
+    # By a factory: a schema is made of this class, and none can say a raw default.
+    raw: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
     """The result as recorded, unless it is long."""
     is_long: bool = False
     """True if the result has to be read from its event."""
