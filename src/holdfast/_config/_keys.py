@@ -81,7 +81,7 @@ KEYS: dict[str, Key] = {
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return _PREFIX + name.upper().replace(".", "_")
 
 
@@ -130,7 +130,7 @@ def check(name: str, value: Any, origin: str) -> Any:
 
 
 def suggestion(name: str, allowed: Iterable[str]) -> str:
-    """The end of a sentence about a name that is not known: what it may have meant."""
+    """Return the end of a sentence about an unknown name: the names that may have been meant."""
     import difflib
 
     close = difflib.get_close_matches(name[:128].lower(), list(allowed), n=1)
@@ -155,7 +155,7 @@ def _leaves(document: Mapping[str, Any], prefix: str, origin: str) -> Iterator[t
 
 
 def _tables(name: str, value: Any, origin: str) -> Any:
-    """A table, or a list of them, in the environment as JSON; checked by who knows its members."""
+    """Return a table, or a list of tables, from JSON in the environment; its members are checked by its reader."""
     is_list = KEYS[name].kind is list
     shape = "a list of tables" if is_list else "a table"
     if isinstance(value, str) and origin.startswith("environment"):
@@ -182,7 +182,7 @@ def _tables(name: str, value: Any, origin: str) -> Any:
 
 
 def _storage_place(storage: Any, origin: str) -> str:
-    """The place of the form ``{type: …, options: {path: …}}``."""
+    """Return the place of the form ``{type: …, options: {path: …}}``."""
     if not isinstance(storage, Mapping):
         raise _wrong(origin, f"storage must have a type and options, not {storage!r}")
     _check_names(storage, ("type", "options"), "storage.", origin)
@@ -209,7 +209,7 @@ def _check_names(given: Mapping[str, Any], known: tuple[str, ...], prefix: str, 
 
 
 def _anchored(place: Any, base: str | None) -> Any:
-    """A relative path in a file counts from the file, wherever the program was started."""
+    """Resolve a relative path in a file from the folder of the file, not the working directory."""
     if base is None or not isinstance(place, str):
         return place
     scheme, colon, _ = place.partition(":")

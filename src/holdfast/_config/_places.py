@@ -91,7 +91,7 @@ def user_folder() -> str:
 
 
 def _user_place(kind: str, usual: str) -> str:
-    """The user's own directory for configuration or data.
+    """Return the user's own directory for configuration or data.
 
     platformdirs knows it for every system. On Linux it only reads a variable, and loading it takes
     longer than everything else at the first opening, so there the variable is read here.

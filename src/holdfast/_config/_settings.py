@@ -68,7 +68,7 @@ class Configuration:
         return None if found is None else found.origin
 
     def items(self) -> Iterator[tuple[str, Found]]:
-        """Every setting that was given, in the order of the documentation."""
+        """Yield every explicit setting, in the order of the documentation."""
         return ((name, self._found[name]) for name in KEYS if name in self._found)
 
     def below(self, section: str) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def configuration(given: Given = None) -> Configuration:
 
 
 def places() -> list[SettingsFile]:
-    """The files that are looked for, the strongest first."""
+    """Return the files that are looked for, the strongest first."""
     named = os.environ.get(CONFIG_VARIABLE)
     project = os.path.abspath(named) if named else project_file() or here(PROJECT_FILE)
     return [
@@ -108,7 +108,7 @@ def strange_variables() -> dict[str, str]:
 
 
 def read_settings(path: str | os.PathLike[str], *, own: bool) -> dict[str, Any]:
-    """The settings in a TOML or JSON file; with ``own`` false only what a stranger may set."""
+    """Return the settings in a TOML or JSON file; with ``own`` false only settings that a project may set."""
     text = os.path.abspath(os.fspath(path))
     document = _document(text)
     # The file is another system's: only its part for storage is ours to judge, or a near miss of that name.
@@ -126,7 +126,7 @@ def read_settings(path: str | os.PathLike[str], *, own: bool) -> dict[str, Any]:
 
 
 def _layers(given: Given) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The places in the order of their strength."""
+    """Yield the places in the order of their strength."""
     if isinstance(given, (str, os.PathLike)):
         yield os.path.abspath(os.fspath(given)), read_settings(given, own=True)
     elif given:
@@ -198,7 +198,7 @@ class Settings(msgspec.Struct, frozen=True):
     configuration: Configuration
 
     def options(self, **given: Any) -> Options:
-        """The options of one session: what was given, else the settings."""
+        """Return the options of one session: the given values, or else the settings."""
         from holdfast.session import Options
 
         chosen = {name: value for name, value in given.items() if value is not None}
@@ -211,7 +211,7 @@ class Settings(msgspec.Struct, frozen=True):
 def settle(
     where: str | os.PathLike[str] | Store | None, config: Given, limits: Limits | None, space: str | None = None
 ) -> Settings:
-    """Settings from what the caller gave. Raises UsageError for a misspelt or wrong one."""
+    """Return the settings from the given values. Raises UsageError for a misspelt or wrong one."""
     found = configuration(config)
     place = found.get("store") if where is None else where
     store = place if isinstance(place, Store) else open_store(place)
@@ -228,7 +228,7 @@ def settle(
 
 # The prices that count: those in prices.toml, then those in the settings, then the built-in.
 def load_prices(found: Configuration) -> Prices:
-    """The table of prices. Raises UsageError for one that is wrong, with its place."""
+    """Return the table of prices. Raises UsageError for one that is wrong, with its place."""
     from holdfast.catalog import Prices, read_prices
 
     own = read_prices(found.get("prices") or {})

@@ -101,7 +101,7 @@ class Steering:
 
     @contextlib.asynccontextmanager
     async def step(self) -> AsyncIterator[None]:
-        """A block around a step that may be interrupted: an interrupt cancels the block's work and leaves it."""
+        """Run a step as the block: an interrupt cancels the work of the block and leaves it."""
         scope = asyncio.timeout(None)
         try:
             async with scope:

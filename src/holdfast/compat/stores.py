@@ -79,7 +79,7 @@ def _finish(found: Awaitable[Any]) -> Any:
 
 
 def as_text(data: bytes) -> str:
-    """Bytes as JSON can hold them: as they are where they are text, for people to read."""
+    """Return bytes as a JSON string; bytes that are text stay readable."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -87,7 +87,7 @@ def as_text(data: bytes) -> str:
 
 
 def as_bytes(text: str) -> bytes:
-    """The bytes that :func:`as_text` was given."""
+    """Return the bytes of a string made by :func:`as_text`."""
     return b64decode(text.removeprefix(_ODD)) if text.startswith(_ODD) else text.encode()
 
 
@@ -153,7 +153,7 @@ class DocumentStore(MemoryStore):
             call(self._backend.delete)
 
     def location(self, key: str) -> str:
-        """The place of the document, as the backend reports it."""
+        """Return the place of the document, as the backend reports it."""
         return f"{call(self._backend.path)}#{check_key(key)}"
 
     def last_modified(self) -> datetime | None:

@@ -52,7 +52,7 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
 
     @unblocked
     def aget_messages(self) -> list[BaseMessage]:
-        """All messages in order."""
+        """Return all messages in order."""
         return self.messages
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:

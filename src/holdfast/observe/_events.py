@@ -30,7 +30,7 @@ LEVELS = ("off", "error", "warning", "info", "debug")
 
 
 def log_to(place: TextIO | str, level: str, form: str = "json") -> LogObserver | None:
-    """An observer that writes to a stream or a file, as "json" or "text"; None for "off".
+    """Return an observer that writes to a stream or a file, as "json" or "text"; None for "off".
 
     A file is private, is added to, and may be moved away at any time. Raises as ``add_to_file``.
     """

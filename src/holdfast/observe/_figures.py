@@ -71,24 +71,24 @@ class Figures:
             found.sum += value
 
     def value(self, name: str, *labels: str) -> float:
-        """One figure: of a distribution, how many values it has."""
+        """Return one figure; for a distribution, the number of its values."""
         with self._lock:
             found = self._distributions.get(name, {}).get(labels)
             return sum(found.counts) if found else self._values.get(name, {}).get(labels, 0)
 
     def values(self, name: str) -> dict[Labels, float]:
-        """A count or a state, by its labels; nothing if nobody said it."""
+        """Return a count or a state by its labels; empty if it was never reported."""
         with self._lock:
             return dict(self._values.get(name, {}))
 
     def states(self) -> Iterator[tuple[Metric, dict[Labels, float]]]:
-        """Every gauge that was said, by its labels."""
+        """Yield every reported gauge, by its labels."""
         for metric in METRICS.values():
             if metric.kind == "gauge" and (found := self.values(metric.name)):
                 yield metric, found
 
     def text(self, kinds: tuple[str, ...] = ("counter", "gauge", "histogram")) -> str:
-        """All of them as Prometheus reads them; ``kinds`` leaves others out."""
+        """Return all figures in the text format of Prometheus; ``kinds`` selects some."""
         with self._lock:
             return "".join(line for metric in METRICS.values() if metric.kind in kinds for line in self._lines(metric))
 
@@ -241,7 +241,7 @@ def add_health(figures: Figures, libraries: list[Holdfast]) -> bool:
 
 
 def _disk_free(path: str) -> int:
-    """The bytes that are left where a store of files is."""
+    """Return the free bytes on the disk of a store on files."""
     # A store that nobody has written to yet has no folder; its disk is that of the one above.
     while not os.path.isdir(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
@@ -278,7 +278,7 @@ def _add_sessions(figures: Figures, hf: Holdfast) -> None:
 
 
 def dashboard() -> str:
-    """The Grafana dashboard that comes along, as JSON to be imported; it asks for a Prometheus data source."""
+    """Return the bundled Grafana dashboard as JSON for import; it requires a Prometheus data source."""
     from importlib.resources import files
 
     return files("holdfast.observe").joinpath("grafana-dashboard.json").read_text("utf-8")

@@ -348,7 +348,7 @@ class _Spans:
         kind: SpanKind = SpanKind.INTERNAL,
         began: int | None = None,
     ) -> Span:
-        """A span whose name is the operation, and what it is about, if that is known."""
+        """Return a span named after the operation and its subject, if that is known."""
         return self._tracer.start_span(
             name.strip(),
             None if parent is None else trace.set_span_in_context(parent),

@@ -87,7 +87,7 @@ class Metrics(Watching):
 
 
 def code_of(error: BaseException) -> str:
-    """The stable code of an error; never its words, which may name a session."""
+    """Return the stable code of an error; never its words, which may name a session."""
     return error.code if isinstance(error, HoldfastError) else _UNKNOWN
 
 

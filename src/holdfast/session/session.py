@@ -360,7 +360,7 @@ class Session:
         return self._journal.events(start)
 
     def newest(self, start: int = 0) -> Iterator[Event]:
-        """The recorded events down to ``start``, the newest first, read from the end."""
+        """Yield the recorded events down to ``start``, the newest first, read from the end."""
         return self._journal.newest(start)
 
     def messages(self, provider: Provider = "neutral", *, incomplete: Incomplete = "mark") -> list[dict[str, Any]]:

@@ -379,7 +379,7 @@ class NoStore(MemoryStore):
     url = "none:"
 
     def lease(self, key: str) -> Lease:
-        """The key's lease; releasing it removes the key's data."""
+        """Return the key's lease; releasing it removes the key's data."""
         return _PassingLease(self, check_key(key))
 
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:

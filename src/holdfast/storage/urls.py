@@ -96,7 +96,7 @@ def shown_url(url: str) -> str:
 
 
 def local_path(where: str) -> str | None:
-    """The path of a store that is a directory or a file of this machine; None for another. Raises UsageError."""
+    """Return the path of a store that is a directory or a file of this machine; None for another. Raises UsageError."""
     if is_path(where):
         return os.path.expanduser(where)
     return _file_path(where) if where.partition(":")[0] in ("file", "sqlite") else None

@@ -52,7 +52,7 @@ def json_values(max_leaves: int = 20) -> SearchStrategy[Any]:
 
 @cache
 def event_data(type: str) -> SearchStrategy[dict[str, Any]]:
-    """Data for an event of this type: the members it needs, perhaps others and unknown ones."""
+    """Return data for an event of this type: the members it needs, perhaps others and unknown ones."""
     fields = msgspec.structs.fields(BODIES[type]) if type in BODIES else ()
     members = {field.name: _member(field) for field in fields}
     required = {field.name: members[field.name] for field in fields if field.required}

@@ -191,7 +191,7 @@ class _Doctor:
         await self._try("delete", {"sessionId": spare})
 
     async def _try(self, name: str, params: Frame) -> Frame | None:
-        """The result of a call; None if there is none, and then the finding says why."""
+        """Return the result of a call; None if there is none, and then the finding says why."""
         finding = self._findings[name]
         try:
             found = await self._link.request(f"session/{name}", params, timeout_s=self._timeout_s)

@@ -47,7 +47,7 @@ class EditorPlan(NamedTuple):
 
 
 def command_line(agent: list[str], store: str | None) -> list[str]:
-    """The command of an entry: the proxy in front of an agent, or our own agent."""
+    """Return the command of an entry: the proxy in front of an agent, or our own agent."""
     if store and is_path(store):  # an editor starts it somewhere else
         store = os.path.abspath(os.path.expanduser(store))
     place = ["--store", store] if store else []
@@ -122,7 +122,7 @@ def read_settings(text: str) -> dict[str, Any]:
 
 
 def with_member(text: str, path: tuple[str, str], value: dict[str, Any]) -> str:
-    """The settings with one member of one object set; all other bytes, comments too, stay.
+    """Return the settings with one member of one object set; all other bytes, comments too, stay.
 
     Raises InvalidData for settings that cannot be read, or whose shape is another.
     """
@@ -153,7 +153,7 @@ def _changed(text: str, outer: str, inner: str, value: dict[str, Any]) -> str:
 
 
 def _inserted(text: str, bare: str, brace: int, member: str, depth: int) -> str:
-    """The text with a member as the first of the object whose brace is there."""
+    """Return the text with a member as the first of the object whose brace is there."""
     rest = _SPACE.match(bare, brace + 1)
     is_empty = rest is not None and bare[rest.end()] == "}"
     tail = f"\n{'  ' * (depth - 1)}" if is_empty else ","
@@ -185,6 +185,6 @@ def _skip(bare: str, at: int) -> int:
 
 
 def _bare(text: str) -> str:
-    """The text without comments and stray commas; every other character is at its place."""
+    """Return the text without comments and stray commas; every other character is at its place."""
     blank = _SKIPPED.sub(lambda m: m[0] if m[0][0] == '"' else re.sub(r"[^\n]", " ", m[0]), text)
     return _STRAY_COMMA.sub(lambda m: m[0] if m[0][0] == '"' else " ", blank)

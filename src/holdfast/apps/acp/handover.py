@@ -52,7 +52,7 @@ _ABOUT_END = (
 def transcript_note(
     messages: Sequence[Mapping[str, Any]], *, cut: bool = False, before: Sequence[Mapping[str, Any]] = ()
 ) -> str:
-    """A conversation in neutral form as a text for a model that was not there.
+    """Return a conversation in neutral form as a text for a model that was not there.
 
     ``cut``: it does not begin with the beginning. ``before`` is what the model knows of it: then
     only the end is told.
@@ -185,7 +185,7 @@ class ReplayedWords:
         return "".join(self._pieces) if self._room > 0 else None
 
     def take(self, update: Mapping[str, Any]) -> None:
-        """One update of the replay."""
+        """Take one update of the replay."""
         kind, call = update.get("sessionUpdate"), update.get("toolCallId")
         content = update.get("content")
         if kind in _SAID and isinstance(content, dict):
@@ -200,7 +200,7 @@ class ReplayedWords:
 
 
 def missing_end(messages: Sequence[Message], heard: ReplayedWords) -> Sequence[Message]:
-    """The messages after the last one that the replay has."""
+    """Return the messages after the last one that the replay has."""
     said = heard.said
     if said is None:
         return ()  # too long to compare: better to repeat nothing
@@ -234,7 +234,7 @@ def _blocks(message: Message) -> Sequence[Message]:
 
 
 def _bare(text: Any) -> str:
-    """A text without its white space, in which replays differ."""
+    """Return a text without its white space, in which replays differ."""
     return "".join(text.split()) if isinstance(text, str) else ""
 
 

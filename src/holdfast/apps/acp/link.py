@@ -177,7 +177,7 @@ class AgentLink:
                 await self._process.pipe.drain()
 
     async def end(self) -> None:
-        """The connection is over."""
+        """End the connection."""
         self._ended = True
         await self._let_go()
 
@@ -265,12 +265,12 @@ class Breaker:
         return 0.0 if not self.failures else _PAUSE_S * 2 ** (self.failures - 1)
 
     def failed(self) -> None:
-        """An attempt failed."""
+        """Note a failed attempt."""
         self.failures += 1
         self._failed_at = self._clock()
 
     def worked(self) -> None:
-        """An attempt worked: all is forgotten."""
+        """Note a successful attempt, which resets the count."""
         self.failures = 0
 
 
@@ -298,7 +298,7 @@ class Early:
 
     @contextlib.contextmanager
     def expecting(self, known: Container[str]) -> Iterator[None]:
-        """While the agent is asked for a session; at the end its id is among the ``known`` ones."""
+        """Mark, for the block, that a session is requested from the agent; its id is then ``known``."""
         self._waiting += 1
         try:
             yield
@@ -311,5 +311,5 @@ class Early:
                 self._deliver(due)
 
     def forget(self) -> None:
-        """The agent that said it is gone."""
+        """Forget the ids of an agent that has ended."""
         self._kept = []

@@ -74,7 +74,7 @@ def _exit_at_once(code: int) -> None:
 
 
 def _run(arguments: list[str]) -> NoReturn:
-    """The quick way for a plain list, else the whole command."""
+    """Run the fast path for a plain list, or else the whole command."""
     if _may_be_a_list(arguments):
         from holdfast.apps.cli._quick_list import quick_list
 

@@ -109,7 +109,7 @@ class AcpTalk:
         return request.option("allow" if yes else "deny")
 
     def _heed_interrupts(self, turn: PromptTurn) -> None:
-        """The first Ctrl-C asks the agent to stop, the second does not wait for it."""
+        """Handle Ctrl-C: the first asks the agent to stop, the second does not wait for it."""
         task = asyncio.current_task()
 
         def stop() -> None:

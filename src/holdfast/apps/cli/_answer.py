@@ -149,7 +149,7 @@ def outcome_words(result: Any, *, failed: bool) -> str:
 
 
 def _told_error(result: Any) -> str:
-    """Why a call failed, in words: errors of tools are objects with a message."""
+    """Return the reason why a call failed; errors of tools are objects with a message."""
     if isinstance(result, str) and result.startswith("{"):
         with contextlib.suppress(ValueError):
             result = decode_json(result.encode())
@@ -182,7 +182,7 @@ class AnswerView:
         self._rests = False  # while a question stands below it nothing is drawn
 
     def said(self, text: str) -> None:
-        """An answer that is whole: nothing is drawn twice."""
+        """Show a complete answer, without the parts that were drawn already."""
         self._text += text
         self.settle()
 
@@ -198,26 +198,26 @@ class AnswerView:
             self._draw()
 
     def thinks(self) -> None:
-        """The model thinks: that is said, and what it thinks is not."""
+        """Show that the model is thinking, without its thoughts."""
         with self._lock:
             if self._thinking_since is None:
                 self.settle()
                 self._thinking_since = time.monotonic()
 
     def begins(self, id: str, tool: str, params: Any) -> None:
-        """A tool is called."""
+        """Show the start of a tool call."""
         with self._lock:
             self.settle()
             self._calls[id] = (call_words(tool, params), time.monotonic())
             self._draw()
 
     def called(self, id: str, tool: str, params: Any, at: int) -> None:
-        """A tool was called, at a moment that is over: nothing is drawn before its result."""
+        """Note an earlier tool call; nothing is drawn before its result."""
         self.settle()
         self._calls[id] = (call_words(tool, params), at / 1000)
 
     def decided(self, id: str, tool: str) -> None:
-        """Somebody was asked about a call; all that were asked about run when the last of them is decided."""
+        """Note a decision on a call; the calls run when the last of them is decided."""
         with self._lock:
             self._asked.add(id)
             self._calls.setdefault(id, (tool, 0.0))  # one of an earlier answer, which waited
@@ -225,7 +225,7 @@ class AnswerView:
                 self._calls[one] = (self._calls[one][0], time.monotonic())
 
     def ends(self, id: str, result: Any, *, failed: bool, at: int | None = None, since: int | None = None) -> None:
-        """A tool gave its result; ``at`` is when, if that is over, and ``since`` when it was allowed to run."""
+        """Show a tool result; ``at`` is its time if it is an earlier one, ``since`` the time of the permission."""
         with self._lock:
             now = time.monotonic() if at is None else at / 1000
             words, began = self._calls.pop(id, ("a call", now))
@@ -247,7 +247,7 @@ class AnswerView:
             self._tail, self._rests = [*question, answers], True
 
     def answered(self) -> None:
-        """The question is answered: it is taken away."""
+        """Remove the question, which has been answered."""
         with self._lock:
             self._rests = False
             self._erase()
@@ -345,7 +345,7 @@ class AnswerView:
         self._print("tool", [f"{self._paint('●', '35')} {clean}  {mark} {told}{self._paint(took, '2')}"])
 
     def _draw(self) -> None:
-        """The tail: the last lines of the block that is open, then what goes on."""
+        """Draw the tail: the last lines of the open block, then the running work."""
         if self._rests:
             return
         lines = drawn_markdown(self._text, self._width, self._theme) if self._text.strip() else []

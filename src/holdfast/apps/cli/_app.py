@@ -202,7 +202,7 @@ class App:
         self.stop_paging()
 
     def page(self) -> None:
-        """From now on a pager shows what a terminal has no room for."""
+        """Use a pager for further output that does not fit on the terminal."""
         if not (self._may_page and self.out.is_terminal) or self._paging:
             return
         from holdfast.apps.cli._pager import Held, Paged, pager_commands

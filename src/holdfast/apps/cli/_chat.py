@@ -170,7 +170,7 @@ class Chat:
         return self.is_terminal and self._ask(f"{question} [y/N] ").lower() in ("y", "yes")
 
     def choose(self, question: str, rows: list[Choice]) -> int | None:
-        """The place of what the user chooses, counted from 0; None for nothing, or where nobody is there."""
+        """Return the place of what the user chooses, counted from 0; None for nothing, or where nobody is there."""
         if self.draws:
             from holdfast.apps.cli._prompt import pick
 
@@ -208,7 +208,7 @@ class Chat:
                 self.app.err.line(Span("(Ctrl-D or /exit to leave)", "faint"))
 
     def _next_typed(self, typing: Typing) -> str:
-        """The next line of a terminal: first what was typed during the last answer."""
+        """Return the next line of a terminal: first what was typed during the last answer."""
         if typing.held:
             if not self.draws:
                 self.app.out.line(Span(f"› {typing.held[0]}", "faint"))
@@ -264,7 +264,7 @@ class Chat:
         return PromptReader(self._history, words, self._status, colour=self.theme.colour).read
 
     def _status(self) -> str:
-        """The line below the prompt: model, tokens, cost, context, title."""
+        """Return the line below the prompt: model, tokens, cost, context, title."""
         session = self.talker.session
         parts = [self.talker.choice.name or "the server's model"]
         if session is not None:
@@ -432,5 +432,5 @@ def with_files(text: str) -> str | list[dict[str, Any]]:
 
 
 def _named(word: str) -> str:
-    """The path in a word of a sentence: without the marks after it, unless they belong to the name."""
+    """Return the path in a word of a sentence: without the marks after it, unless they belong to the name."""
     return word if os.path.isfile(os.path.expanduser(word)) else word.rstrip(_MARKS)

@@ -20,7 +20,7 @@ _LOOKED_AT_MAX = 1_000
 
 
 def choose(library: Holdfast, given: str) -> str:
-    """The id of the session that ``given`` means.
+    """Return the id of the session that ``given`` means.
 
     Raises NotFound, with the nearest id if there is one; UsageError if several begin like this;
     InvalidId for what can be no id. Touches nothing.
@@ -66,7 +66,7 @@ def _lead_to_import(library: Holdfast, given: str, error: NotFound | InvalidId) 
 
 
 def choose_deleted(library: Holdfast, given: str) -> str:
-    """The id of a session in the trash that is meant by what was given."""
+    """Return the id of a session in the trash that is meant by what was given."""
     deleted = library.trash.list()
     if given == NEWEST and deleted:
         return deleted[0].session_id
@@ -79,14 +79,14 @@ def choose_deleted(library: Holdfast, given: str) -> str:
 
 
 def session_ids(library: Holdfast) -> list[str]:
-    """Every session's id, newest first, by a look at the store itself."""
+    """Return every session's id, newest first, by a look at the store itself."""
     # Not by the catalogue, which may be behind, or be what is being mended.
     found = sorted((-entry.modified, entry.key.rpartition("/")[2]) for entry in library.store.entries())
     return [id for _, id in found]
 
 
 def pick(given: str, ids: list[str], missing: str) -> str:
-    """The one of ``ids`` that is ``given``, or begins with it; case does not count."""
+    """Return the one of ``ids`` that is ``given``, or begins with it; case does not count."""
     wanted = fold_id(given)
     matches = [id for id in ids if given and fold_id(id).startswith(wanted)]
     # `trip` is meant by `trip`, even where there is a `trip-planner`.
@@ -100,7 +100,7 @@ def pick(given: str, ids: list[str], missing: str) -> str:
 
 
 def _pick_cut(library: Holdfast, given: str) -> str:
-    """The session that a narrow list shows like this: its short id without what is in the middle."""
+    """Return the session that a narrow list shows like this: its short id without what is in the middle."""
     begin, _, end = fold_id(given).partition(_CUT)
     short = library.short_ids(id for id in library.session_ids(begin) if end in fold_id(id))
     ids = [id for id, shown in short.items() if fold_id(shown).endswith(end)] or list(short)

@@ -94,14 +94,14 @@ class _OwnScript(shells.ShellComplete):
 
 class _OneLine(shells.ShellComplete):
     def format_completion(self, item: shells.CompletionItem[str]) -> str:
-        """One completion on one line; zsh and fish quote what they put onto the command line."""
+        """Return one completion on one line; zsh and fish quote what they put onto the command line."""
         help_ = None if item.help is None else " ".join(item.help.split())
         return super().format_completion(shells.CompletionItem(item.value, type=item.type, help=help_))
 
 
 class _Bash(_OwnScript, shells.BashComplete):
     def format_completion(self, item: shells.CompletionItem[str]) -> str:
-        """The answer as it can stand on a command line."""
+        """Return the answer as it can stand on a command line."""
         quoted = _NEEDS_QUOTES.sub(r"\\\g<0>", item.value)
         return f"{item.type},{quoted}"
 
@@ -124,7 +124,7 @@ def learn_shells() -> None:
 
 
 def script(shell: str) -> str:
-    """The script that a shell reads to complete the command."""
+    """Return the script that a shell reads to complete the command."""
     from holdfast.apps.cli._app import COMPLETE_VARIABLE, cli
 
     kind = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}[shell]

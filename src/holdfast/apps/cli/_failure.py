@@ -54,7 +54,7 @@ def explain(error: BaseException, *, waits: bool = False, verb: str = "") -> Fai
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about a name that is not known: what it may have meant."""
+    """Return the end of a sentence about a name that is not known: what it may have meant."""
     import difflib
 
     # The comparison is quadratic in the length, and the name is whatever was typed.
@@ -75,7 +75,7 @@ def _explain_click(error: click.ClickException, verb: str) -> Failure:
 
 
 def _example(context: click.Context | None) -> str:
-    """The first example of a verb's help page, for somebody who left something out."""
+    """Return the first example of a verb's help page, for somebody who left something out."""
     page = (context.command.epilog or "") if context is not None else ""
     line = next((line for line in page.split("\n") if line.startswith("  holdfast ")), "")
     return f"For example: `{line.strip().partition('   ')[0]}`. " if line else ""
@@ -105,7 +105,7 @@ def _folders(place: str) -> list[str]:
 
 # Failures and warnings, told to people in a sentence and to programs as JSON.
 def tell(screen: Screen, label: Span, message: str, remedy: str) -> None:
-    """A sentence and, below it, what to do about it."""
+    """Print an error and its remedy."""
     first, *more = message.split("\n")
     screen.line(label, first, hang=2)
     for line in [*more, *filter(None, remedy.split("\n"))]:
@@ -113,7 +113,7 @@ def tell(screen: Screen, label: Span, message: str, remedy: str) -> None:
 
 
 def tell_warning(screen: Screen, message: str, remedy: str, *, as_json: bool) -> None:
-    """Something that is no failure."""
+    """Print a warning."""
     if as_json:
         from holdfast.library.answers.failures import Advice, WarningLine
 

@@ -44,7 +44,7 @@ def place_and_reason(app: App) -> tuple[str, str]:
 
 
 def check_settings() -> Iterator[answers.Check]:
-    """Variables of the environment that were meant to be settings."""
+    """Yield checks of environment variables that look like misspelt settings."""
     for name, suggestion in strange_variables().items():
         yield answers.Check("settings", WARNING, f"{name} is no setting{suggestion}", "Mend or unset it.")
 
@@ -207,7 +207,7 @@ def _check_writers(library: Holdfast, rows: list[SessionMetadata]) -> answers.Ch
 
 
 def _left_by(library: Holdfast, row: SessionMetadata) -> str:
-    """The session with its last writer, if that one never closed it and has ended."""
+    """Return the session with its last writer, if that one never closed it and has ended."""
     # The state of a long log without a snapshot takes a while to fold.
     if row.state != "ok" or row.size_bytes > _LOOK_BYTES_MAX:
         return ""

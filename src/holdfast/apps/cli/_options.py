@@ -53,7 +53,7 @@ class AtLeast(click.IntRange):
         super().__init__(min=least)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number."""
+        """Return the number."""
         number: int = click.INT.convert(value, param, ctx)
         if self.min is not None and number < self.min:
             self.fail(f"{number} is less than {self.min:.0f}", param, ctx)
@@ -72,7 +72,7 @@ class When(click.ParamType[datetime]):
         self._end = end
 
     def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """The moment in the user's time zone."""
+        """Return the moment in the user's time zone."""
         if isinstance(value, datetime):
             return value
         try:
@@ -82,7 +82,7 @@ class When(click.ParamType[datetime]):
 
 
 def _completed(what: str) -> Complete:
-    """Whatever the store has of a kind that begins like this; looked for only when it is asked."""
+    """Return the completion from the store for one kind of name."""
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         from holdfast.apps.cli._completion import offered
@@ -93,7 +93,7 @@ def _completed(what: str) -> Complete:
 
 
 def _from_shell(kind: str) -> Complete:
-    """Whatever the shell itself offers for a file or a folder."""
+    """Return the shell's own completion of files or folders."""
 
     def complete(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         from click.shell_completion import CompletionItem
@@ -196,7 +196,7 @@ _NAMED: dict[str, tuple[str, Complete]] = {
 
 
 def named_option(*names: str, of: str, help: str, **more: Any) -> Callable[[F], F]:
-    """An option that names an agent, file, folder, session or tag, which the shell completes."""
+    """Return an option that names an agent, file, folder, session or tag, which the shell completes."""
     metavar, complete = _NAMED[of]
     return click.option(*names, metavar=metavar, shell_complete=complete, help=help, **more)
 
@@ -238,19 +238,19 @@ json_option = click.option("--json", is_flag=True, expose_value=False, callback=
 
 
 def limit_option(default: int) -> Callable[[F], F]:
-    """``--limit``: how many are shown at the most; 0 for all."""
+    """Return the option ``--limit``: the maximum number shown; 0 for all."""
     told = "Maximum number to show; 0 for all."
     return option("--limit N", told, name="-n", type=AtLeast(0), default=default)
 
 
 def port_option(default: int, help: str = "The port") -> Callable[[F], F]:
-    """``--port``: where a server listens; 0 picks a free one."""
+    """Return the option ``--port`` of a server; 0 chooses a free port."""
     told, kind = f"{help}; 0 picks a free one.", click.IntRange(0, 65535)
     return option("--port N", told, type=kind, default=default)
 
 
 def host_option(metavar: str, help: str) -> Callable[[F], F]:
-    """``--host``: the address that a server listens at."""
+    """Return the option ``--host``: the address on which a server listens."""
     return click.option("--host", default="127.0.0.1", show_default=True, metavar=metavar, help=help)
 
 

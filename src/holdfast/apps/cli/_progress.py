@@ -90,7 +90,7 @@ def _fitting(parts: list[str], room: int) -> str:
 
 
 def _clock(seconds: float) -> str:
-    """``0:42``, ``12:05``, ``3:07:00``."""
+    """Return a duration such as ``0:42``, ``12:05`` or ``3:07:00``."""
     whole = max(0, round(seconds))
     hours, minutes = divmod(whole // _MINUTE, _HOUR // _MINUTE)
     if hours:
@@ -99,7 +99,7 @@ def _clock(seconds: float) -> str:
 
 
 def progress(screen: Screen, items: Sequence[T], what: str) -> Iterator[T]:
-    """The items one by one, with a bar once it takes long enough to wonder."""
+    """Yield the items one by one, with a bar once it takes long enough to wonder."""
     with screen.meter(what) as show:
         for index, item in enumerate(items):
             show(index, len(items))

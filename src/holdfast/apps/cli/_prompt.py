@@ -174,13 +174,13 @@ class _Picker:
         self._fitting = [place for place, text in enumerate(texts) if all(word in text for word in words)]
 
     def head(self) -> FormattedText:
-        """The question, what was typed, and the keys."""
+        """Return the question, what was typed, and the keys."""
         is_wide = len(f"{self._question} {self.typed}{_KEYS_LONG}") < _columns()
         keys = _KEYS_LONG if is_wide else _KEYS_SHORT
         return FormattedText([("bold", self._question), ("", f" {self.typed}"), ("class:faint", keys)])
 
     def list(self) -> FormattedText:
-        """The rows around the chosen one."""
+        """Return the rows around the chosen one."""
         first = max(0, min(self._at - _ROWS_SHOWN // 2, len(self._fitting) - _ROWS_SHOWN))
         lines: list[tuple[str, str]] = [] if self._fitting else [("class:faint", "  none fits\n")]
         for number in range(first, min(first + _ROWS_SHOWN, len(self._fitting))):
@@ -193,7 +193,7 @@ class _Picker:
         return FormattedText([*lines, (style, last.rstrip("\n"))])
 
     def preview(self) -> FormattedText:
-        """The last words of the chosen one."""
+        """Return the last words of the chosen one."""
         chosen = None if self.chosen is None else self._rows[self.chosen].preview
         # Each takes its part of the rows, so that the last is seen as well as the first.
         lines = chosen() if chosen is not None else []

@@ -109,7 +109,7 @@ def quick_list(arguments: list[str]) -> int | None:
 
 
 def _made(words: _Words) -> tuple[Newest, str] | None:
-    """The sessions and what to show of them; None where the whole command has to look."""
+    """Return the sessions and what to show of them; None where the whole command has to look."""
     try:
         # Reading settings takes longer than the list; where there are any, this gives None.
         place = store_without_settings()
@@ -128,7 +128,7 @@ def _made(words: _Words) -> tuple[Newest, str] | None:
 
 
 def _understood(arguments: list[str]) -> _Words | None:
-    """The command line, if nothing in it is strange."""
+    """Return the command line, if nothing in it is strange."""
     words, is_list = _Words(), False
     for name, value in _options(arguments):
         if name in ("list", "ls") and not is_list:
@@ -149,7 +149,7 @@ def _understood(arguments: list[str]) -> _Words | None:
 
 
 def _options(arguments: list[str]) -> Iterator[tuple[str, str | None]]:
-    """Each option with its value, and each other word with None."""
+    """Yield each option with its value, and each other word with None."""
     rest = iter(arguments)
     for word in rest:
         name, equals, value = word.partition("=")
@@ -209,7 +209,7 @@ def document_of(found: Newest) -> str:
 
 
 def _json_text(value: Any, line: str) -> str:
-    """A value; ``line`` is what a line begins with where it stands."""
+    """Return a value; ``line`` is what a line begins with where it stands."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
@@ -227,7 +227,7 @@ def _json_text(value: Any, line: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text in quotes, with escapes for what JSON does not take as it is."""
+    """Return a text in quotes, with escapes for what JSON does not take as it is."""
     try:
         from _json import encode_basestring
     except ImportError:

@@ -67,7 +67,7 @@ class Screen(Canvas):
         return _columns(self._stream) if self.is_terminal else _PAGE_COLUMNS
 
     def stream(self, text: str) -> None:
-        """A piece of a text as it comes; a terminal shows it as soon as a word is whole."""
+        """Print a piece of streamed text; a terminal shows it when a word is complete."""
         # A model may say what a terminal obeys: nothing reaches a screen as it came.
         clean = neutralise(text)
         if self.is_terminal:
@@ -89,7 +89,7 @@ class Screen(Canvas):
         self._stream.flush()
 
     def json(self, value: Any) -> None:
-        """A JSON document, indented; control characters in it are escaped."""
+        """Print a JSON document, indented, with control characters escaped."""
         import msgspec
 
         from holdfast.library.answers import encoded
@@ -97,13 +97,13 @@ class Screen(Canvas):
         self.json_document(msgspec.json.format(encoded(value), indent=2).decode())
 
     def json_line(self, value: Any) -> None:
-        """A JSON document on a line of its own."""
+        """Print a JSON document on one line."""
         from holdfast.library.answers import encoded
 
         self.json_document(encoded(value).decode())
 
     def json_document(self, document: str) -> None:
-        """A JSON document that is a text already; control characters in it are escaped."""
+        """Print an encoded JSON document, with control characters escaped."""
         # Escapes are JSON all the same: programs read what was recorded, terminals obey nothing.
         text = escape_json(document)
         if not self.is_unicode:
@@ -114,7 +114,7 @@ class Screen(Canvas):
         self._stream.write(text + "\n")
 
     def sink(self, *, is_json: bool) -> ByteSink:
-        """A file of bytes for a document: as it is into a pipe, without harm on a terminal."""
+        """Return a file of bytes for a document: as it is into a pipe, without harm on a terminal."""
         self._clear_meters()
         # Bytes go past the text layer, so what waits there has to be written first.
         self._stream.flush()
@@ -122,7 +122,7 @@ class Screen(Canvas):
 
     @contextmanager
     def meter(self, what: str, *, in_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
-        """For work that says itself how far it is: a function to call with (done, total)."""
+        """Yield a function to call with (done, total), for work that reports its own progress."""
         from holdfast.apps.cli._progress import Meter
 
         meter = Meter(self, what, in_bytes=in_bytes)
@@ -131,7 +131,7 @@ class Screen(Canvas):
 
     @contextmanager
     def showing(self, meter: Meter) -> Iterator[None]:
-        """While that meter may be drawn; it is gone afterwards."""
+        """Allow the meter to be drawn during the block, and remove it afterwards."""
         # On the class: standard output and standard error are often the same terminal.
         Screen._meters.append(meter)
         try:
@@ -173,7 +173,7 @@ class ByteSink:
         self._harmless = escape_json if is_json else neutralise
 
     def write(self, data: bytes) -> None:
-        """The next bytes."""
+        """Write the next bytes."""
         if self._bytes is not None:
             self._bytes.write(data)
         else:
@@ -201,17 +201,17 @@ def _is_unicode(stream: TextIO) -> bool:
 
 
 def standard_output(colour: str | None = None) -> Screen:
-    """The screen for results."""
+    """Return the screen for results."""
     return Screen(_forgiving(sys.stdout), colour)
 
 
 def standard_error(colour: str | None = None) -> Screen:
-    """The screen for progress and complaints."""
+    """Return the screen for progress and complaints."""
     return Screen(_forgiving(sys.stderr), colour)
 
 
 def _forgiving(stream: TextIO) -> TextIO:
-    """The stream; a character that its encoding lacks is written as an escape."""
+    """Return the stream; a character that its encoding lacks is written as an escape."""
     # Without this a title in another script would end the command with a UnicodeEncodeError.
     if not _is_unicode(stream) and hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="backslashreplace")

@@ -120,7 +120,7 @@ def _sessions(chat: Chat, rest: str) -> None:
 
 
 def _last_words(chat: Chat, id: str) -> list[str]:
-    """The last things that were said in a session, the newest last; at least one line."""
+    """Return the last things that were said in a session, the newest last; at least one line."""
     said = list(chat.app.library.events(id, types=["user", "assistant"], reverse=True, limit=_LAST_WORDS))
     signs = {"user": "› ", "assistant": ""}
     lines = [signs[event.type] + " ".join(as_text(event.data.get("content")).split()) for event in reversed(said)]
@@ -244,7 +244,7 @@ def _history(chat: Chat, _: str) -> None:
 
 
 def _export(chat: Chat, rest: str) -> None:
-    """``/export [FILE]``: the format by the file's name; without one, a file named after the id."""
+    """Export as ``/export [FILE]``: the file's name gives the format; the default name is the session's id."""
     from holdfast.apps.cli.export import format_by_name
 
     session = _session(chat)

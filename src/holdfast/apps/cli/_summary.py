@@ -101,7 +101,7 @@ def print_conversation(
 
 
 def _of_turn(steps: Iterable[PairedEntry], turn: int) -> Iterator[PairedEntry]:
-    """The steps of one turn, counted from 1. Raises NotFound."""
+    """Yield the steps of one turn, counted from 1. Raises NotFound."""
     number, was_user = 0, False
     for step in steps:
         is_user = step.entry.kind == "user"
@@ -144,7 +144,7 @@ def _print_left_out(app: App, count: int, which: str) -> None:
 
 
 def last_of(items: Iterator[T], count: int | None) -> Iterable[T]:
-    """The last ``count`` items, or all of them."""
+    """Yield the last ``count`` items, or all of them."""
     return items if count is None else deque(items, count)
 
 
@@ -186,7 +186,7 @@ def _print_text(app: App, entry: Entry, *, full: bool) -> None:
 
 
 def _source(app: App, session_id: str) -> str:
-    """The tool whose session was imported; empty for one that was recorded here."""
+    """Return the tool whose session was imported; empty for one that was recorded here."""
     for event in app.library.events(session_id, 0, _FIRST_EVENTS, types=["imported"]):
         tool = event.data.get("tool") or event.data.get("format")
         return tool if isinstance(tool, str) else ""

@@ -121,7 +121,7 @@ class Talker:
         threading.Thread(target=load, name="model", daemon=True).start()
 
     def ask_quietly(self, prompt: str) -> RunResult:
-        """The answer, without showing it."""
+        """Return the answer, without showing it."""
 
         async def ask() -> RunResult:
             await self._enter()
@@ -249,7 +249,7 @@ class Typing:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """While somebody is asked: what is typed is the answer."""
+        """Treat typed input as the answer to a question during the block."""
         if self._stream is None:
             yield
             return
@@ -379,7 +379,7 @@ def _show(view: AnswerView, event: Event) -> None:
 
 
 def _line_of(event: Event) -> str:
-    """A call, or what came of it, as a line of its own."""
+    """Return a call, or what came of it, as a line of its own."""
     from holdfast.apps.cli._answer import call_words, outcome_words
 
     data = event.data
@@ -390,13 +390,13 @@ def _line_of(event: Event) -> str:
 
 
 def _as_typed(path: str) -> str:
-    """A path below the home as people write it."""
+    """Return a path below the home as people write it."""
     home = os.path.expanduser("~")
     return f"~{path[len(home) :]}" if path.startswith(f"{home}{os.sep}") else path
 
 
 def _wanted_session(app: App, wishes: Wishes) -> str | None:
-    """The id that is asked for; None for the agent's current one, or a new one."""
+    """Return the id that is asked for; None for the agent's current one, or a new one."""
     if wishes.session is None:
         return None
     if not wishes.new:

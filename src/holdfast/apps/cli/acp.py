@@ -210,7 +210,7 @@ def install_verb(
 
 
 def _named_store(app: App) -> str | None:
-    """The store that the environment names: an editor's own environment is another."""
+    """Return the store that the environment names: an editor's own environment is another."""
     from urllib.parse import urlsplit
 
     from holdfast._config import ENVIRONMENT

@@ -199,7 +199,7 @@ def _may_merge(app: App, ours: str, theirs: str) -> bool:
 
 
 def _asker(app: App) -> Callable[[Clash], str] | None:
-    """Asks at the terminal; None where nobody is there to be asked."""
+    """Return a function that asks at the terminal; None without a terminal."""
     if not app.can_ask:
         return None
 

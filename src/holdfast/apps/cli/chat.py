@@ -42,7 +42,7 @@ _talk_options = together(
 
 
 def standard_input() -> TextIO:
-    """Standard input; bytes that are no text become question marks instead of a failure."""
+    """Return standard input; bytes that are not text become question marks instead of a failure."""
     # Tests and programs put other streams in its place.
     if hasattr(sys.stdin, "reconfigure"):
         sys.stdin.reconfigure(errors="replace")

@@ -98,7 +98,7 @@ class _Unreadable(Report, frozen=True, kw_only=True):
     reason: str = ""
 
     def explain(self) -> list[str]:
-        """Why it could not be."""
+        """Return the reasons why it could not be done."""
         return [self.reason]
 
 

@@ -26,7 +26,7 @@ _PLACES = {
 
 
 def complete_command(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The commands that begin like this."""
+    """Return the commands that begin like this."""
     names = cli.list_commands(ctx)
     return [] if ctx.params.get("words") else [name for name in names if name.startswith(incomplete)]
 
@@ -140,12 +140,12 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 def page_name(context: click.Context) -> str:
-    """``holdfast-acp-proxy`` for `holdfast acp proxy`."""
+    """Return the name of a page: ``holdfast-acp-proxy`` for `holdfast acp proxy`."""
     return context.command_path.replace(" ", "-")
 
 
 def manual(context: click.Context, version: str, sections: dict[str, dict[str, str]] | None = None) -> str:
-    """The page of a command; ``sections`` are the commands in it by heading, with what they do."""
+    """Return the page of a command; ``sections`` are the commands in it by heading, with what they do."""
     command = context.command
     name = page_name(context)
     first, *rest = map(_text, _paragraphs(command.help))
@@ -180,7 +180,7 @@ def _definitions(pairs: dict[str, str]) -> Iterator[str]:
 
 
 def _examples(epilog: str | None) -> Iterator[str]:
-    """The examples as they stand; what else an epilog says is in sections of its own."""
+    """Yield the examples as they stand; what else an epilog says is in sections of its own."""
     listed = (epilog or "").partition("Examples:\n")[2].partition("\n\n")[0]
     lines = [line.strip() for line in listed.splitlines() if line.strip(" \b")]
     if not lines:
@@ -204,7 +204,7 @@ def _paragraphs(text: str | None) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """A line of text that troff shows as it is; what stands in `…` is bold."""
+    """Return a line of text that troff shows as it is; what stands in `…` is bold."""
     # In this order: the backslashes that the others bring in must stay.
     safe = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace('"', "\\(dq")
     safe = _CODE.sub(r"\\fB\1\\fR", safe)

@@ -113,7 +113,7 @@ def _answer(app: App, id: str, answer: Any, because: str | None) -> None:
 
 
 def _show(app: App, one: Waiting) -> None:
-    """One question, with all that is to be known before it is answered."""
+    """Show one question with everything that is needed to answer it."""
     view, asked = view_of(one), f"{day_time(one.asked_at)} ({ago(one.asked_at, now_ms())})"
     title = app.library.info(one.session_id).title
     fields = {

@@ -208,7 +208,7 @@ def suggest(app: App, session_id: str, model: str | None) -> Suggestion:
 
 
 def read_suggestion(answer: str) -> Suggestion:
-    """Title and tags in an answer, however exactly it keeps to the form."""
+    """Return the title and tags in an answer, which may deviate from the requested form."""
     title, tags = None, ""
     # Models put bold, bullets and quotes around what they were asked to write plainly.
     for line in answer.splitlines():

@@ -141,7 +141,7 @@ def list_verb(
 
 
 def _columns(names: str | None) -> tuple[str, ...]:
-    """The columns that were asked for; none for those that are shown by themselves."""
+    """Return the columns that were asked for; none for those that are shown by themselves."""
     wanted = tuple(name.strip().lower() for name in (names or "").split(",") if name.strip())
     for name in wanted:
         if name not in _SHOWN:
@@ -159,7 +159,7 @@ def _print(app: App, rows: Sequence[SessionMetadata], *, tree: bool, columns: Se
 
 
 def _merged(app: App, row: SessionMetadata) -> SessionMetadata:
-    """A row whose title names the second parent, if it is a merge."""
+    """Return a row whose title names the second parent, if it is a merge."""
     from holdfast.apps.render.transcript import origin
 
     other = origin(app.library, row).merged

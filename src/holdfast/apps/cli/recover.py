@@ -59,7 +59,7 @@ def recover_verb(app: App, /, *, what: str, at: int | None, **given: Any) -> Non
 
 
 def _path(app: App, what: str) -> str | None:
-    """The log that is meant, or None for a session's id; a session of that very id wins."""
+    """Return the log that is meant, or None for a session's id; a session of that very id wins."""
     # A name with a slash is never an id, whatever the store holds.
     if "/" in what or os.sep in what or what in (".", ".."):
         return find_log(what)

@@ -75,7 +75,7 @@ def search_verb(app: App, /, *, query: tuple[str, ...], inside: str | None, limi
 
 
 def _print(app: App, found: Sequence[FoundSession]) -> None:
-    """The hits by session, the one with the best first; what forks share is shown once, and they are named."""
+    """Print the hits by session, the best session first; hits that forks share are shown once, with the forks."""
     now = now_ms()
     short = app.library.short_ids(id for group in found for id in (group.session_id, *group.also_in))
     for number, group in enumerate(found):

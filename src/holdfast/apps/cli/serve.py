@@ -94,7 +94,7 @@ class _Until(click.ParamType[int]):
     name = "until"
 
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The moment; one that has passed is refused."""
+        """Return the moment; one that has passed is refused."""
         if isinstance(value, int):
             return value
         now = datetime.now().astimezone()

@@ -115,7 +115,7 @@ def show_verb(app: App, id: str, at: int | None, last: int | None, *, full: bool
 
 
 def _show_around(app: App, session_id: str, at: int, *, full: bool, last: int | None) -> int:
-    """The conversation around an event; its last entries up to there if so many are asked for."""
+    """Return the conversation around an event; its last entries up to there if so many are asked for."""
     _check_reached(app, session_id, at)
     row = app.library.info(session_id)
     print_header(app, row, f"around event {at}")
@@ -137,7 +137,7 @@ def _check_reached(app: App, session_id: str, at: int | None) -> None:
 
 
 def _row_at(app: App, row: SessionMetadata, at: int) -> SessionMetadata:
-    """The row as it would have been after event ``at``."""
+    """Return the row as it would have been after event ``at``."""
     state = app.library.state(row.session_id, at=at)
     then = {name: getattr(state, name) for name in ("updated_at", "message_count", "event_count", "status")}
     then |= {"title": state.shown_title, "tags": tuple(state.tags)}

@@ -187,7 +187,7 @@ def metrics_verb(app: App, /, *, textfile: str | None, dashboard: bool) -> int:
 
 
 def _look(app: App) -> Figures:
-    """The figures; of a store that does not open only that."""
+    """Return the figures; of a store that does not open only that."""
     from holdfast.observe import Figures, store_figures
 
     try:

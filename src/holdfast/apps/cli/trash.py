@@ -125,7 +125,7 @@ def erase_verb(app: App, id: str, *, keep_forks: bool, yes: bool) -> int:
 
 
 def _chosen(app: App, id: str) -> str:
-    """The session's id, also of one that is in the trash only."""
+    """Return the session's id, also of one that is in the trash only."""
     try:
         return choose(app.library, id)
     except NotFound:
@@ -208,7 +208,7 @@ def prune_verb(app: App, /, *, dry_run: bool, yes: bool, **rule: object) -> int:
 
 
 def _policies(rule: dict[str, object]) -> list[Policy] | None:
-    """The rule of the command line; None if there is none, so that the configuration counts."""
+    """Return the rule of the command line; None if there is none, so that the configuration counts."""
     from holdfast.catalog import read_policies
 
     action = "delete" if rule.pop("delete") else "archive"

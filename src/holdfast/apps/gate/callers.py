@@ -39,7 +39,7 @@ class HostCheck:
         self._hosts = frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request or connection, as ASGI has it."""
+        """Handle one ASGI request or connection."""
         is_guarded = scope["type"] in ("http", "websocket") and "*" not in self._hosts
         if is_guarded and _host_name(header(scope, b"host") or "") not in self._hosts:
             remedy = "Use the address that the server said when it started."
@@ -64,7 +64,7 @@ class OriginCheck:
         self._need_origin = need_origin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request or connection, as ASGI has it."""
+        """Handle one ASGI request or connection."""
         is_http = scope["type"] == "http"
         origin = header(scope, b"origin") if is_http else None
         is_unsafe = scope["type"] == "websocket" or (is_http and scope["method"] not in SAFE_METHODS)
@@ -113,7 +113,7 @@ def _is_own(origin: str, host: str | None) -> bool:
 
 
 def _host_name(host: str) -> str:
-    """The name in a Host header, without port and brackets; empty if it is no such thing."""
+    """Return the name in a Host header, without port and brackets; empty if it is no such thing."""
     try:
         parts = urlsplit(f"//{host}")
         _ = parts.port  # raises for what is no port
@@ -135,7 +135,7 @@ def guarded(
     buckets: Buckets | None = None,
     client_of: Callable[[Scope], str] | None = None,
 ) -> ASGIApp:
-    """The application behind every guard; without ``buckets`` nobody is too quick.
+    """Return the application behind every guard; without ``buckets`` nobody is too quick.
 
     What is refused has the safe headers too, and is refused before a byte of the body is read.
     """

@@ -41,7 +41,7 @@ class BodyLimit:
         self._limits = _Limits(part_s, together_max)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request or connection, as ASGI has it."""
+        """Handle one ASGI request or connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -146,7 +146,7 @@ class _Counted:
             raise _TooMuch
 
     def forget(self) -> None:
-        """The body is in memory no more."""
+        """Note that the body is no longer in memory."""
         self._limits.held -= self._bytes
         self._bytes = 0
 
@@ -205,7 +205,7 @@ class RateLimit:
         self._client_of = client_of or address_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request or connection, as ASGI has it."""
+        """Handle one ASGI request or connection."""
         wait = self._buckets.take(self._client_of(scope)) if scope["type"] in {"http", "websocket"} else 0
         if wait > 0:
             told = ("too_many", "these are too many requests", "Wait as long as Retry-After says.")
@@ -215,6 +215,6 @@ class RateLimit:
 
 
 def address_of(scope: Scope) -> str:
-    """The address that a request comes from."""
+    """Return the address that a request comes from."""
     client = scope.get("client")
     return str(client[0]) if client else ""

@@ -12,13 +12,13 @@ PROBLEM = "application/problem+json"
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """The one header of that name (in small letters); None for none. Twice counts as two lines."""
+    """Return the one header of that name (in small letters); None for none. Twice counts as two lines."""
     found = [value for key, value in scope["headers"] if key == name]
     return b"\n".join(found).decode("latin-1") if found else None
 
 
 def problem_body(status: int, code: str, detail: str, remedy: str = "", **more: Any) -> bytes:
-    """A problem as RFC 9457 has it, with our code and what to do about it."""
+    """Return a problem as RFC 9457 has it, with our code and what to do about it."""
     from http import HTTPStatus
 
     fields = {
@@ -82,7 +82,7 @@ class SafeHeaders:
         self._policy = f"{policy.rstrip('; ')}; {_FRAMES}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request or connection, as ASGI has it."""
+        """Handle one ASGI request or connection."""
 
         async def send_safely(message: Message) -> None:
             if message["type"].endswith("response.start"):

@@ -61,7 +61,7 @@ def run(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises Unavailable."""
+    """Return a socket that listens there. Raises Unavailable."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     try:
@@ -77,7 +77,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Not that a WebSocket was refused, which uvicorn takes for a mistake of the application."""
+    """Return whether to log a record: refused WebSockets are not errors, as uvicorn takes them to be."""
     return "without completing handshake" not in record.msg
 
 

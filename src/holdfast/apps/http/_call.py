@@ -98,7 +98,7 @@ class Call:
 
 
 async def answer(service: Service, endpoint: Endpoint, request: Request) -> Response:
-    """The answer to a request for an endpoint; whatever fails is answered as a problem."""
+    """Return the answer to a request for an endpoint; whatever fails is answered as a problem."""
     began = time.monotonic()
     token: Token | None = None
     try:
@@ -226,7 +226,7 @@ def told_problem(error: HoldfastError | Refused) -> ProblemTold:
 
 
 def problem(error: HoldfastError | Refused) -> Response:
-    """The answer itself."""
+    """Return the answer itself."""
     told = told_problem(error)
     headers = {}
     if told.code in _RETRY_S:
@@ -242,7 +242,7 @@ LOGGER = logging.getLogger("holdfast.audit")  # lines go here; ``holdfast serve`
 
 
 def audit(action: str, request: HTTPConnection, token: Token | None, **more: Any) -> None:
-    """One thing that was done, or refused."""
+    """Write an audit record of an operation that was done or refused."""
     # A program that embeds the service may not want them, and then no line is made.
     if not LOGGER.isEnabledFor(logging.INFO):
         return

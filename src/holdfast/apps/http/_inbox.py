@@ -25,7 +25,7 @@ _log = logging.getLogger("holdfast.http")
 
 
 def list_waiting(call: Call) -> OpenQuestions:
-    """The questions that are open, the oldest first."""
+    """Return the questions that are open, the oldest first."""
     return OpenQuestions(waiting=call.hf.waiting(call.query.agent, call.query.session))
 
 
@@ -42,7 +42,7 @@ async def answer_question(call: Call) -> Answer:
 
 
 def make_token(call: Call) -> AnswerToken:
-    """A token by which somebody outside answers one question, without being let in."""
+    """Return a token by which somebody outside answers one question, without being let in."""
     wish = call.body
     token = call.hf.inbox.token(call.request.path_params["ask"], wish.holder, wish.expires_in_ms)
     call.service.hf.store.documents(_OUTSIDE).put(_digest(token), call.space.encode())
@@ -56,7 +56,7 @@ def revoke_token(call: Call) -> None:
 
 
 async def answer_outside(call: Call) -> Answer:
-    """An answer by somebody who has nothing but the token of one question."""
+    """Return an answer by somebody who has nothing but the token of one question."""
     service, said = call.service, call.body
     found = await service.threads.run(service.hf.store.documents(_OUTSIDE).get, _digest(said.token))
     if found is None:

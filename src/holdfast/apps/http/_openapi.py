@@ -29,7 +29,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
-    """The whole description as JSON values."""
+    """Return the whole description as JSON values."""
     types = _types(endpoints)
     # All at once, so that a type that several operations share is described once.
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
@@ -82,7 +82,7 @@ def _operation(endpoint: Endpoint, schema_of: dict[str, Any], components: dict[s
 
 
 def _input(schema_of: dict[str, Any]) -> dict[str, Any]:
-    """The WebSocket. OpenAPI has no words for messages; ``x-websocket`` has their schemas."""
+    """Return the WebSocket. OpenAPI has no words for messages; ``x-websocket`` has their schemas."""
     session_id = {"name": "session_id", "in": "query", "required": False, "schema": schema_of[repr(Id)]}
     event = {"type": "string", "enum": list(EVENTS)}
     payloads = [schema_of[name] for name in dict.fromkeys(map(repr, EVENTS.values()))]
@@ -126,7 +126,7 @@ def _parameters(endpoint: Endpoint, schema_of: dict[str, Any], components: dict[
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """A parameter that is left out is no null."""
+    """Return the schema of a parameter without null, since parameters are omitted instead."""
     choices = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     return choices[0] if len(choices) == 1 else schema
 

@@ -38,7 +38,7 @@ _MEDIA = {".md": "text/markdown", ".txt": "text/plain", ".json": "application/js
 
 
 def list_sessions(call: Call) -> SessionPage:
-    """A page of sessions, newest first."""
+    """Return a page of sessions, newest first."""
     asked = call.query
     more = {name: getattr(asked, name) for name in ("model", "status", "parent", "archived", "after")}
     page = call.hf.list(asked.limit, **_narrowing(asked), **more)
@@ -58,14 +58,14 @@ def _narrowing(asked: Any) -> dict[str, Any]:
 
 
 def _moment(time_s: float | None) -> dt.datetime | None:
-    """A time as the library takes it; one that no calendar has is its first or last."""
+    """Return a time as the library takes it; one that no calendar has is its first or last."""
     if time_s is None:
         return None
     return dt.datetime.fromtimestamp(min(max(time_s, _FIRST_S), _LAST_S), dt.UTC)
 
 
 def read_events(call: Call) -> answers.EventPage:
-    """Events from a place on: as many as were asked for, or as fit into an answer."""
+    """Return events from a place on: as many as were asked for, or as fit into an answer."""
     asked, id = call.query, call.id
     types = asked.type or None
     # One more than is returned: it says where the next page begins.
@@ -83,7 +83,7 @@ def read_events(call: Call) -> answers.EventPage:
 
 
 def messages(call: Call) -> answers.MessageList:
-    """A valid conversation, whatever the log holds."""
+    """Return a valid conversation, whatever the log holds."""
     asked = call.query
     found = call.hf.recover(call.id, asked.provider, asked.incomplete, asked.window_tokens, asked.at)
     plain = msgspec.to_builtins(found.messages)
@@ -92,13 +92,13 @@ def messages(call: Call) -> answers.MessageList:
 
 
 def stats(call: Call) -> Stats:
-    """Figures of the whole space."""
+    """Return the statistics of the whole space."""
     asked = call.query
     return call.hf.stats(**_narrowing(asked), model=asked.model, tz=asked.tz, by=asked.by)
 
 
 def export(call: Call) -> Response:
-    """A session in another form: a file to be saved, never a page to be shown."""
+    """Return a session in another form: a file to be saved, never a page to be shown."""
     from holdfast.formats import format_of
 
     asked, id = call.query, call.id
@@ -114,13 +114,13 @@ def export(call: Call) -> Response:
 
 
 def _size(data: dict[str, Any]) -> int:
-    """About how long it is as JSON: only long texts count."""
+    """Return the approximate size as JSON, counting only long texts."""
     return sum(len(value) for value in data.values() if isinstance(value, str)) + 100
 
 
 # Operations that change something: creating sessions, recording events, labels, branches, the trash.
 def create(call: Call) -> SessionCreated:
-    """A session that is on record at once. Raises Conflict if the id is taken."""
+    """Return a session that is on record at once. Raises Conflict if the id is taken."""
     wish = call.body
     made = _derived(call, wish.id)
     if not _is_made(call, made):
@@ -135,7 +135,7 @@ def create(call: Call) -> SessionCreated:
 
 
 def label(call: Call) -> SessionRow:
-    """Title, tags and pin, as far as they are given."""
+    """Set title, tags and pin, as far as given."""
     wish, session = call.body, _open(call)
     if wish.title is not None:
         session.title = wish.title
@@ -149,7 +149,7 @@ def label(call: Call) -> SessionRow:
 
 
 def hold(call: Call) -> SessionRow:
-    """A legal hold, or its end."""
+    """Return a legal hold, or its end."""
     session, reason = _open(call), call.body.reason
     if reason is None:
         call.hf.policies.release(session.id)
@@ -159,25 +159,25 @@ def hold(call: Call) -> SessionRow:
 
 
 def fork(call: Call) -> SessionMade:
-    """A new session from a moment of this one."""
+    """Return a new session from a moment of this one."""
     wish = call.body
     return _made(call, lambda new: call.hf.fork(call.id, wish.at, new_id=new, title=wish.title))
 
 
 def restore(call: Call) -> SessionMade:
-    """Back to an earlier moment, as a new session."""
+    """Restore an earlier moment as a new session."""
     return _made(call, lambda new: call.hf.restore(call.id, call.body.at, new_id=new))
 
 
 def merge(call: Call) -> SessionMade:
-    """A new session of two."""
+    """Return a new session of two."""
     wish = call.body
     options = {"turns": wish.turns, "policy": wish.policy, "title": wish.title}
     return _made(call, lambda new: call.hf.merge(call.id, wish.other, new_id=new, **options))
 
 
 def import_bytes(call: Call) -> ImportedIds:
-    """The sessions in a file of another tool, or in a bundle. Raises what kept all of them out."""
+    """Return the sessions in a file of another tool, or in a bundle. Raises what kept all of them out."""
     # A file may hold many sessions: those that could be read are kept, and the others are named.
     report = call.hf.import_all([call.body], call.query.format)
     if report.errors and not report.ids:
@@ -188,13 +188,13 @@ def import_bytes(call: Call) -> ImportedIds:
 
 
 def undelete(call: Call) -> SessionRow:
-    """Back from the trash."""
+    """Restore a session from the trash."""
     call.hf.undelete(call.id)
     return SessionRow(session=call.hf.info(call.id))
 
 
 def repair(call: Call) -> VerifiedSession:
-    """A whole log in the place of a damaged one."""
+    """Return a whole log in the place of a damaged one."""
     call.hf.repair(call.id)
     return VerifiedSession.of(call.hf.verify(call.id))
 
@@ -229,7 +229,7 @@ def record(session: Session, wishes: list[Append], key: str | None) -> list[Even
 
 
 def _check_same(wish: Append, event: Event) -> None:
-    """A key that comes again has to come with the same words."""
+    """Refuse a repeated key with a different body."""
     # Payloads beside the log, and redacted secrets, cannot be compared.
     whole = b"[secret:" not in bytes(event.raw) and not any(map(is_reference, event.data.values()))
     if event.type != wish.type or (whole and event.data != wish.data):
@@ -238,7 +238,7 @@ def _check_same(wish: Append, event: Event) -> None:
 
 
 def _derived(call: Call, wanted: str | None) -> str | None:
-    """The id of what is to be made: the one asked for, or always the same for a key."""
+    """Return the id of what is to be made: the one asked for, or always the same for a key."""
     if wanted is not None or call.key is None:
         return wanted
     # The same key on another path is another request. 48 bits are the time of an id, 80 its randomness.
@@ -285,7 +285,7 @@ async def _metrics(call: Call) -> Response:
 
 
 def _row(route: str, summary: str, do: Callable[[Call], Any], **more: Any) -> Endpoint:
-    """A row of which only what differs is said.
+    """Return a row of which only what differs is said.
 
     Reading needs the scope read and all else write; what is answered is what ``do`` gives, with the
     status that belongs to it. A ``do`` that makes the response itself says what is in it.

@@ -154,7 +154,7 @@ class Service:
 
 
 def _given_token(connection: HTTPConnection) -> str:
-    """From the header; a browser can send a WebSocket no header, but the names of protocols."""
+    """Return the token from the header, or from the protocols of a WebSocket, for which browsers set no header."""
     kind, _, token = connection.headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return token.strip()

@@ -96,7 +96,7 @@ class Input(msgspec.Struct, frozen=True):
 
 
 async def serve_input(service: Service, socket: WebSocket) -> None:
-    """One connection, until either side ends it."""
+    """Serve one connection until either side ends it."""
     token: Token | None = None
     try:
         service.check_open()
@@ -116,7 +116,7 @@ async def serve_input(service: Service, socket: WebSocket) -> None:
 
 
 async def _session_id(service: Service, socket: WebSocket, token: Token) -> str:
-    """A new id; or the one that is asked for, if it can be nobody else's by accident."""
+    """Return a new id; or the one that is asked for, if it can be nobody else's by accident."""
     if strange := set(socket.query_params) - {"session_id"}:
         # A misspelt one would begin a new session where another was to go on.
         raise Refused(400, "usage", f"there is no parameter {min(strange)[:40]!a}")
@@ -163,7 +163,7 @@ class _Input:
                 await reading  # a mistake of ours is not passed over
 
     async def _until_revoked(self) -> None:
-        """Also a client that only listens hears no more than its token allows."""
+        """Disconnect the client when its token is revoked, even if it only listens."""
         while await self._service.is_still_good(self._token):  # noqa: ASYNC110 - the store tells nobody
             await asyncio.sleep(_LOOK_S)
 
@@ -212,7 +212,7 @@ class _Input:
         return answers.Connected(session_id=id, subscribed_components=[], restored=True, last_seq=last, status=status)
 
     async def _take(self, message: Any) -> None:
-        """One message; what is wrong with it is said, and the connection goes on."""
+        """Handle one message; an error is reported, and the connection continues."""
         try:
             if message.get("text") is None:
                 raise Refused(400, "usage", "messages are text")
@@ -255,14 +255,14 @@ class _Input:
             raise Refused(400, "usage", detail, f"One of {', '.join(TYPES)}.")
 
     async def _steer(self, text: str, *, interrupt: bool) -> None:
-        """Beside what else is said: an agent that is still being made is waited for."""
+        """Steer the running turn beside other messages, waiting for an agent that is still being created."""
         try:
             await self._service.turns.steer(self._token.space, self._id, text, interrupt=interrupt)
         except (HoldfastError, Refused) as error:
             await self._send("error", told_problem(error))
 
     async def _waiting(self) -> list[Waiting]:
-        """The open questions of this session."""
+        """Return the open questions of this session."""
         id = self._id
         async with self._service.spaces.use(self._token.space) as hf:
             return await self._service.threads.run(lambda: hf.waiting(session=id) if hf.exists(id) else [])
@@ -349,7 +349,7 @@ class _Input:
 
 
 def _understood(text: str) -> Input | None:
-    """A message of a known shape, plain text as what a user says; None for an empty one."""
+    """Return a message of a known shape, plain text as what a user says; None for an empty one."""
     if not text.strip():
         return None
     # People type into a plain WebSocket; what is no object is what they say.

@@ -40,7 +40,7 @@ class Spaces:
 
     @contextlib.asynccontextmanager
     async def use(self, name: str) -> AsyncIterator[Holdfast]:
-        """The library of a space; not closed while the block lasts."""
+        """Yield the library of a space; not closed while the block lasts."""
         # Before it is opened: the cleanup must not close it meanwhile.
         self._users[name] = self._users.get(name, 0) + 1
         try:
@@ -64,7 +64,7 @@ class Spaces:
     async def session(
         self, space: str, id: str, opening: Callable[[Holdfast, str], Session] | None = None
     ) -> AsyncIterator[Session]:
-        """The session for the block, open for writing. Raises as ``Holdfast.session`` does.
+        """Yield the session for the block, open for writing. Raises as ``Holdfast.session`` does.
 
         ``opening`` opens it in another way than to go on with one that is there.
         """

@@ -27,13 +27,13 @@ _HEARTBEAT_S = 15.0
 
 
 def sse(name: str, data: bytes, id: int | None = None) -> bytes:
-    """One server-sent event; JSON has no line ends in it."""
+    """Return one server-sent event; JSON has no line ends in it."""
     numbered = b"" if id is None else b"id: %d\n" % id
     return b"%sevent: %s\ndata: %s\n\n" % (numbered, name.encode(), data)
 
 
 async def follow(call: Call) -> Response:
-    """A stream of the events of a session. Raises NotFound, Refused."""
+    """Return a stream of the events of a session. Raises NotFound, Refused."""
     start, id = _start(call), call.id
     call.service.check_streams(call.space)
     await call.service.threads.run(lambda: call.hf.follow(id).close())  # there must be one
@@ -79,7 +79,7 @@ class Following:
         self._follower: Follower | None = None
 
     async def events(self) -> AsyncGenerator[EventRecord | None]:
-        """Each event; None now and then while there is none."""
+        """Yield each event; None now and then while there is none."""
         service = self._service
         loop = asyncio.get_running_loop()
         async with service.spaces.use(self._token.space) as hf:

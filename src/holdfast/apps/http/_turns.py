@@ -38,7 +38,7 @@ class RunningTurns:
     def __init__(
         self, kit: Kit | None, spaces: Spaces, threads: BoundedThreads, *, root: str | None = None, turns_max: int = 64
     ) -> None:
-        """``root`` has a folder for each space whose agents may read files, in it only."""
+        """``root`` has a folder for each space whose agents may read the files in it."""
         self._kit = kit
         self._root = root
         self._spaces = spaces
@@ -148,7 +148,7 @@ class RunningTurns:
             raise Refused(500, "internal", "the server made a mistake") from error
 
     async def _run(self, turn: HostedTurn, wish: TurnRequest | None, key: str | None, kit: Kit) -> TurnAnswer:
-        """A turn that a client wished for, or one on a session that was answered meanwhile."""
+        """Run a turn that a client requested, or that continues a session with a new answer."""
         space, id = turn.key
         async with self._spaces.use(space) as hf, self._spaces.session(space, id, partial(_open, kit)) as session:
             # A client that heard no answer asks again with its key, and must not pay twice.
@@ -227,7 +227,7 @@ def _answered(session: Session, result: RunResult) -> TurnAnswer:
 
 
 def _take_key(session: Session, wish: TurnRequest, key: str) -> tuple[TurnRequest, TurnAnswer | None]:
-    """A turn that was asked for before: gone on with if it was cut, else its answer."""
+    """Return a turn that was requested before: continued if it was interrupted, else with its answer."""
     mark = f"turn.{key}"
     begun = session.live_state.keys.get(mark)
     if begun is None:
@@ -280,7 +280,7 @@ async def cancel(call: Call) -> Response:
 
 
 async def steer(call: Call) -> Response:
-    """A word to the agent that works. Raises Refused if no turn goes on."""
+    """Send a message to the working agent. Raises Refused if no turn is running."""
     await call.service.turns.steer(call.space, call.id, call.body.text, interrupt=call.body.interrupt)
     return Response(None, 204)
 

@@ -37,7 +37,7 @@ _ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CO
 
 
 def http_app(service: Service, *, hosts: Collection[str] = LOOPBACK, origins: Collection[str] = ()) -> ASGIApp:
-    """The application behind its guards; ``service`` is closed when its lifespan ends."""
+    """Return the application behind its guards; ``service`` is closed when its lifespan ends."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -116,7 +116,7 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 
 async def _failed(_: Request, _error: Exception) -> Response:
-    """A mistake of ours: told as such, without what it was; the log has it."""
+    """Return the response for an internal error, without its details, which are in the log."""
     return problem(Refused(500, "internal", "the server made a mistake", "Look at its log."))
 
 

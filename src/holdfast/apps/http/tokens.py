@@ -89,7 +89,7 @@ class TokenBook:
         self._known: tuple[float, dict[str, Token]] | None = None
 
     def create(self, space: str, scope: str, *, expires_at: int | None = None, label: str = "") -> tuple[str, Token]:
-        """A new token and what is kept of it. Raises InvalidId, UsageError.
+        """Return a new token and what is kept of it. Raises InvalidId, UsageError.
 
         One for metrics tells of the whole service, and opens no space: its space is empty.
         """
@@ -112,7 +112,7 @@ class TokenBook:
         return f"{_MARK}_{token.id}_{secret}", token
 
     def all(self) -> list[Token]:
-        """All of them, also those that count no more, the newest first. Raises Damaged."""
+        """Return all of them, also those that count no more, the newest first. Raises Damaged."""
         return self._read()[0][::-1]
 
     def revoke(self, id: str) -> Token:

@@ -98,7 +98,7 @@ class Current:
         return answers.SessionLoaded(session_id=found.session_id, message_count=found.message_count)
 
     async def list(self, wish: messages.ListSessions) -> Struct:
-        """The sessions, newest first; all of them without a limit."""
+        """Return the sessions, newest first; all of them without a limit."""
         if wish.limit is not None and not 0 <= wish.limit <= messages.LIMIT_MAX:
             raise UsageError(f"a limit is a number of sessions, not {wish.limit}")
         # No database takes a larger limit, and nobody has so many sessions.
@@ -119,7 +119,7 @@ class Current:
         return answers.Outcome(success=True)
 
     async def export(self, wish: messages.SessionExport) -> Struct:
-        """A session as a text. The current session stays the current one, whichever it is of."""
+        """Return a session as a text. The current session stays the current one, whichever it is of."""
         from holdfast.formats import format_of
 
         if not format_of(wish.format).is_text:
@@ -218,7 +218,7 @@ class Current:
         return answers.ToolOutcome(tool_id=wish.tool_id, success=True)
 
     def hold_no_more(self) -> None:
-        """From now on nobody here can approve a tool: what waits, and what will, is left to the inbox."""
+        """Leave all present and future questions about tools to the inbox, as nobody can answer here any more."""
         self._hold_s = 0.0
         if (turn := self._host.turn(_HERE)) is not None:
             turn.let_go()
@@ -249,7 +249,7 @@ class Current:
         await asyncio.to_thread(self._host.let_go, _HERE)
 
     def _open(self) -> Session:
-        """The current session, opened for writing; a new one begins with what is said first."""
+        """Return the current session, opened for writing; a new one begins with what is said first."""
         opened = self._kit.open_session(self._hf, self._id)
         self._id = opened.id
         return opened
@@ -273,7 +273,7 @@ class Current:
         return self._kit.agent(self._hf, session, lambda: builtin_tools(self._root), "suspend")
 
     async def _demonstrate(self, turn: HostedTurn, session: Session, text: str) -> str:
-        """A turn without a model: what a front end sees and what is recorded are the same."""
+        """Return a turn without a model: what a front end sees and what is recorded are the same."""
         response = f"This is demo mode; no model was asked. You said: {text}"
         async with session.turn():
             session.user(text)

@@ -249,7 +249,7 @@ class Bridge:
         self._clients: set[asyncio.Task[None]] = set()
 
     async def listen(self, place: PrivateSocket) -> None:
-        """Clients at a socket, until this is cancelled; then all of them are let go of."""
+        """Serve clients of a socket until cancelled; then disconnect all of them."""
         server = await asyncio.start_unix_server(self._accept, sock=place.socket)
         try:
             # Not serve_forever: from Python 3.12 on it waits, when cancelled, for the clients that are let go of below.

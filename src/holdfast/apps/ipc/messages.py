@@ -225,7 +225,7 @@ def schema() -> str:
 
 
 def _message(tag: str, shape: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
-    """A message: the members of its struct, with its type, and an id if it came with one."""
+    """Return the schema of a message: the members of its struct, its type, and an optional id."""
     members = {"type": {"const": tag}, "id": _reference("id"), **_with_ids(shape)["properties"]}
     closed = {} if facts["x-kind"] == "request" else {"additionalProperties": False}
     return {
@@ -239,7 +239,7 @@ def _message(tag: str, shape: dict[str, Any], facts: dict[str, Any]) -> dict[str
 
 
 def _with_ids(shape: dict[str, Any]) -> dict[str, Any]:
-    """The shape; its member ``session_id`` is an id of a session, or null where it was optional."""
+    """Return the shape; its member ``session_id`` is an id of a session, or null where it was optional."""
     members = shape["properties"]
     if "session_id" in members:
         known, choices = _reference("session_id"), members["session_id"].get("anyOf")
@@ -273,7 +273,7 @@ def as_refusal(error: Exception) -> RpcError:
 
 
 def failure(error: Exception) -> answers.Outcome:
-    """The answer "no" of a request that is answered with yes or no; why is beside it."""
+    """Return the answer "no" of a request that is answered with yes or no; why is beside it."""
     return answers.Outcome(success=False, error=told_refusal(as_refusal(error)))
 
 
@@ -288,7 +288,7 @@ def told_refusal(error: RpcError, request: str | None = None) -> answers.Refused
 
 
 def busy() -> RpcError:
-    """One thing at a time is answered on a connection."""
+    """Return the refusal of a request while another one is running on the connection."""
     remedy = "Wait for its answer, cancel it, or open another connection."
     return refusal(INVALID_REQUEST, "busy", "a query is being answered on this connection", remedy)
 

@@ -39,7 +39,7 @@ Answer = dict[str, Any]
 
 
 def choose(hf: Holdfast, given: str) -> str:
-    """The session that is meant: by its id, the beginning of it, or ``-`` for the newest.
+    """Return the session that is meant: by its id, the beginning of it, or ``-`` for the newest.
 
     The id that it has in the tool that it was imported from is as good.
 
@@ -65,13 +65,13 @@ def choose(hf: Holdfast, given: str) -> str:
 
 # -- many sessions -----------------------------------------------------------------------------
 def list_page(hf: Holdfast, *, limit: int, tags: list[str], agent: str | None, after: str | None) -> Answer:
-    """The sessions, newest first, and the cursor of the next page."""
+    """Return the sessions, newest first, and the cursor of the next page."""
     page = hf.list(limit, tags=tags, agent_id=agent, after=after)
     return _plain(answers.SessionLines(sessions=[answers.SessionLine(**_row(found)) for found in page], next=page.next))
 
 
 def search(hf: Holdfast, query: str, *, session_id: str | None, role: str | None, limit: int) -> Answer:
-    """The events in which something was said, best first."""
+    """Return the events in which something was said, best first."""
     hits = hf.search(query, session_id, role=role, limit=limit)
     lines = [
         answers.HitLine(
@@ -89,7 +89,7 @@ def search(hf: Holdfast, query: str, *, session_id: str | None, role: str | None
 
 # -- one session -------------------------------------------------------------------------------
 def read_events(hf: Holdfast, id: str, *, start: int, limit: int) -> str:
-    """A part of the conversation as text, with the number of each event.
+    """Return a part of the conversation as text, with the number of each event.
 
     A negative ``start`` counts from the end. What is streamed at the end of the part is read to its
     end, up to so many events. The last line says where to go on.
@@ -110,7 +110,7 @@ def read_events(hf: Holdfast, id: str, *, start: int, limit: int) -> str:
 
 
 def _entries(events: Iterator[Event], first: int, stop: int, lost: int | None) -> tuple[list[Entry], int]:
-    """The entries of the events to ``stop``, or to where what is streamed there ends.
+    """Return the entries of the events to ``stop``, or to where what is streamed there ends.
 
     Events that cannot be read are told of with the first one after them: in the next part, if that
     is beyond, so that none lies between two parts.
@@ -127,7 +127,7 @@ def _entries(events: Iterator[Event], first: int, stop: int, lost: int | None) -
 
 
 def _fitting(entries: list[Entry], first: int, stop: int) -> tuple[list[str], int]:
-    """The lines that there is room for, and the first event that they do not show."""
+    """Return the lines that there is room for, and the first event that they do not show."""
     lines: list[str] = []
     room, shown = ANSWER_CHARS_MAX, -1
     # Among others an entry is cut, so that one long result does not hide the rest; alone it is not.
@@ -144,7 +144,7 @@ def _fitting(entries: list[Entry], first: int, stop: int) -> tuple[list[str], in
 
 
 def _line(entry: Entry, first: int, chars: int) -> str:
-    """An entry with so many of its characters, and the way to the others."""
+    """Return an entry with so many of its characters, and the way to the others."""
     text, who = body(entry), heading(entry, first=first)
     if len(text) > chars:
         is_alone = chars == ANSWER_CHARS_MAX or entry.state != "whole"
@@ -154,7 +154,7 @@ def _line(entry: Entry, first: int, chars: int) -> str:
 
 
 def read_document(hf: Holdfast, id: str) -> str:
-    """The whole conversation as markdown; of a very long one the end."""
+    """Return the whole conversation as markdown; of a very long one the end."""
     text = neutralise(hf.export(id, "markdown"))
     if len(text) <= DOCUMENT_CHARS_MAX:
         return text
@@ -164,7 +164,7 @@ def read_document(hf: Holdfast, id: str) -> str:
 
 
 def recall_messages(hf: Holdfast, id: str, *, at: int | None, max_tokens: int) -> Answer:
-    """A valid conversation up to a point: what a model would go on with."""
+    """Return a valid conversation up to a point: what a model would go on with."""
     found = hf.recover(id, window_tokens=max_tokens, at=at)
     left = found.left_out
     told = answers.RecalledMessages(
@@ -180,7 +180,7 @@ def recall_messages(hf: Holdfast, id: str, *, at: int | None, max_tokens: int) -
 
 
 def recall_state(hf: Holdfast, id: str, *, at: int | None) -> Answer:
-    """Variables, memory, todos, instructions and figures at a point."""
+    """Return variables, memory, todos, instructions and statistics at a point."""
     found: Answer = msgspec.json.decode(hf.state(id, at=at).to_json())
     found.pop("shape", None)
     return _checked(
@@ -216,7 +216,7 @@ def summarise(hf: Holdfast, id: str) -> Answer:
 
 # -- bounds ------------------------------------------------------------------------------------
 def shown(text: str | None) -> str:
-    """A text for one line."""
+    """Return a text for one line."""
     return "" if text is None else neutralise_line(_cut(text, 200))
 
 
@@ -250,7 +250,7 @@ def _cut(text: str, chars: int) -> str:
 
 
 def _bounded(value: Any) -> Any:
-    """The value with its texts made harmless, and long ones cut."""
+    """Return the value with its texts made harmless, and long ones cut."""
     if isinstance(value, str):
         return neutralise(_cut(value, _VALUE_CHARS_MAX))
     if isinstance(value, dict):
@@ -295,7 +295,7 @@ def save(hf: Holdfast, text: str, *, role: str, session_id: str | None, title: s
 
 
 def fork(hf: Holdfast, session_id: str, *, at: int | None, title: str | None) -> Answer:
-    """A new session with the events of another up to a point."""
+    """Return a new session with the events of another up to a point."""
     parent = choose(hf, session_id)
     made = hf.fork(parent, at, title=title)
     origin = hf.state(made).parent

@@ -56,7 +56,7 @@ def serve_http(
 
 
 def http_app(hf: Holdfast, *, writes: bool, token: str, answers: bool = False) -> ASGIApp:
-    """The ASGI application; requests without the token, or of a web page elsewhere, are refused."""
+    """Return the ASGI application; requests without the token, or of a web page elsewhere, are refused."""
     app = SessionServer(hf, writes=writes, answers=answers).streamable_http_app(
         streamable_http_path=PATH, host=_HOST, json_response=True, stateless_http=True
     )

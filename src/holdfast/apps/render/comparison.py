@@ -137,7 +137,7 @@ class Half(NamedTuple):
 
 
 def print_halves(screen: Canvas, pairs: Sequence[tuple[Half, Half]], lines_max: int | None) -> None:
-    """Pairs one below the other; of each text at most so many lines, which end with a "…" then."""
+    """Print pairs one below the other; long texts are cut after a number of lines, with "…"."""
     labels = [max((len(pair[side].label) for pair in pairs), default=0) for side in (0, 1)]
     room = screen.columns - sum(labels) - 3 * len(_GAP)
     width = max(room // 2, _HALF_MIN)
@@ -160,7 +160,7 @@ def print_halves(screen: Canvas, pairs: Sequence[tuple[Half, Half]], lines_max: 
 def _lines(
     pair: tuple[Half, Half], width: int, lines_max: int | None
 ) -> Iterator[tuple[Sequence[Span], Sequence[Span]]]:
-    """The lines of both; what comes second on one side is beside what comes second on the other."""
+    """Yield the lines of both; what comes second on one side is beside what comes second on the other."""
     for texts in zip_longest(*(half.texts for half in pair), fillvalue=Span("")):
         sides = [broken(text.text, width, lines_max) for text in texts]
         differ = _differing(*sides) if all(sides) else (frozenset(), frozenset())
@@ -175,7 +175,7 @@ Place = tuple[int, int]  # of a word: its line, and where it begins there
 
 
 def _differing(a: list[str], b: list[str]) -> tuple[frozenset[Place], frozenset[Place]]:
-    """The words that only one of two texts has; none where they have little in common, or are very long."""
+    """Return the words that only one of two texts has; none where they have little in common, or are very long."""
     words = [
         [(number, found.start(), found[0]) for number, line in enumerate(side) for found in _WORD.finditer(line)]
         for side in (a, b)
@@ -197,7 +197,7 @@ def _differing(a: list[str], b: list[str]) -> tuple[frozenset[Place], frozenset[
 
 
 def _marked(line: str, style: str, differs: str, places: set[int]) -> list[Span]:
-    """A line of which the words that begin at some places have another style."""
+    """Return a line of which the words that begin at some places have another style."""
     spans, done = list[Span](), 0
     for word in _WORD.finditer(line):
         if word.start() in places:
@@ -207,7 +207,7 @@ def _marked(line: str, style: str, differs: str, places: set[int]) -> list[Span]
 
 
 def apart(a: str, b: str) -> tuple[str, str]:
-    """Two texts, without most of what both begin with."""
+    """Return two texts without most of their common beginning."""
     same = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), None)
     same = min(len(a), len(b)) if same is None else same
     if a == b or same <= _SAME_CHARS_MAX:
@@ -217,7 +217,7 @@ def apart(a: str, b: str) -> tuple[str, str]:
 
 
 def broken(text: str, width: int, lines_max: int | None = None) -> list[str]:
-    """A text in lines that are no wider, words kept whole where they fit."""
+    """Return a text in lines that are no wider, words kept whole where they fit."""
     lines: list[str] = []
     for paragraph in neutralise(text).expandtabs(4).strip("\n").rstrip().split("\n"):
         lines += _wrapped(paragraph, width) if paragraph.strip() else []
@@ -252,7 +252,7 @@ def _wrapped(paragraph: str, width: int) -> list[str]:
 
 
 def _pieces(word: str, width: int) -> Iterator[str]:
-    """A word; in parts if it is wider than a line."""
+    """Yield a word; in parts if it is wider than a line."""
     while cells(word) > width:
         end, used = 0, 0
         while used + cells(word[end]) <= width:

@@ -44,7 +44,7 @@ def strangers_hint(library: Holdfast) -> tuple[str, str]:
 
 
 def import_command(path: str) -> str:
-    """The command, into another store than the folder itself where that is what is set."""
+    """Return the command, into another store than the folder itself where that is what is set."""
     from shlex import quote
 
     from holdfast._config import configuration

@@ -34,12 +34,12 @@ MARKDOWN_THEME = Theme(
 
 
 def paragraphs(text: str) -> str:
-    """Text with its newlines; tabs become spaces."""
+    """Return text with its newlines; tabs become spaces."""
     return neutralise(text.replace("\r\n", "\n")).expandtabs(_TAB)
 
 
 def markdown(text: str, *, dark: bool = True) -> RenderableType:
-    """Markdown of which every word is shown: tags, references, pictures and titles are text."""
+    """Return rendered Markdown that shows every word: tags, references, pictures and titles are text."""
     from markdown_it import MarkdownIt
     from rich.markdown import Markdown  # takes longer to load than most screens to show
 
@@ -78,7 +78,7 @@ def _harmless(segments: Iterable[Segment]) -> list[Segment]:
 
 
 def _unlinked(style: Style | None) -> Style | None:
-    """The look without a link or anything else that acts."""
+    """Return the look without a link or anything else that acts."""
     if style is None or not (style.link or style.meta):
         return style
     return style.clear_meta_and_links()

@@ -74,25 +74,25 @@ class Canvas(ABC):
         """Return the layout engine, ready to write."""
 
     def line(self, *pieces: Piece, hang: int = 0) -> None:
-        """One line; what a terminal has no room for goes on below, ``hang`` columns indented."""
+        """Print one line; a terminal breaks it if necessary, with ``hang`` columns of indentation."""
         self._ready().line([_clean(piece) for piece in pieces], hang)
 
     def text(self, text: str, *, indent: int = 1, style: str = "") -> None:
-        """Some paragraphs, indented, with their own newlines."""
+        """Print indented paragraphs with their own newlines."""
         self._ready().text(Span(neutralise(text), style), indent * _INDENT_SPACES)
 
     def markdown(self, text: str, *, indent: int = 1) -> None:
-        """Markdown, laid out where there are colours; elsewhere as it was written."""
+        """Print Markdown, rendered if there are colours, otherwise as written."""
         self._ready().markdown(text, indent * _INDENT_SPACES)
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Piece]]) -> None:
-        """Rows under a heading."""
+        """Print rows under a heading."""
         clean = [[_clean(cell) for cell in row] for row in rows]
         self._ready().table(list(columns), clean)
 
 
 def _clean(piece: Piece) -> Span:
-    """The sink for single lines: whatever a session holds, it cannot leave its cell."""
+    """Return the sink for single lines: whatever a session holds, it cannot leave its cell."""
     if isinstance(piece, Span):
         return Span(neutralise_line(piece.text), piece.style)
     return Span(neutralise_line(piece))
@@ -137,36 +137,36 @@ class Ink(ABC):
 
     @abstractmethod
     def line(self, spans: list[Span], hang: int) -> None:
-        """One line, or several of which all but the first are indented by ``hang``."""
+        """Print a line, broken if necessary, with ``hang`` columns of indentation after the first."""
 
     @abstractmethod
     def text(self, span: Span, indent: int) -> None:
-        """Some lines, all indented."""
+        """Print indented lines."""
 
     def markdown(self, text: str, indent: int) -> None:
-        """Markdown as it was written."""
+        """Print Markdown as written."""
         self.text(Span(neutralise(text)), indent)
 
     @abstractmethod
     def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
-        """A heading and rows, aligned."""
+        """Print a heading and rows, aligned."""
 
 
 class Plain(Ink):
     """For pipes and files: nothing cut, every column in every row, colours only if asked for."""
 
     def line(self, spans: list[Span], hang: int) -> None:
-        """The text alone, on one line however long."""
+        """Print the text on one line of any length."""
         self._stream.write(_painted_line(spans, colour=self._colour))
 
     def text(self, span: Span, indent: int) -> None:
-        """Each line with its indentation; none of them is broken."""
+        """Print indented lines without breaking them."""
         for line in span.text.split("\n"):
             shown = _painted(span._replace(text=line.rstrip()), colour=self._colour)
             self._stream.write((" " * indent + shown if shown else "") + "\n")
 
     def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
-        """Columns as wide as their widest cell; an empty cell is a dash."""
+        """Print columns as wide as their widest cell; an empty cell is a dash."""
         table = [[_heading(column) for column in columns]]
         table += [[span if span.text else span._replace(text="-") for span in r] for r in rows]
         widths = [max(cells(s.text) for s in column) for column in zip(*table, strict=True)]
@@ -230,7 +230,7 @@ class Colour(Ink):
         return _USUAL_WIDTH
 
     def line(self, spans: list[Span], hang: int) -> None:
-        """Words are kept whole where a line is broken."""
+        """Print a line, broken between words."""
         width = max(self._width - hang, _FLEXIBLE_MIN)
         if sum(cells(span.text) for span in spans) <= width:
             self._write(spans)
@@ -246,7 +246,7 @@ class Colour(Ink):
             self._console.print(Text(" " * hang if number else "").append_text(line), soft_wrap=True)
 
     def text(self, span: Span, indent: int) -> None:
-        """The indentation holds on broken lines too."""
+        """Print indented text; broken lines are indented too."""
         from rich.padding import Padding
         from rich.text import Text
 
@@ -254,7 +254,7 @@ class Colour(Ink):
         self._console.print(Padding(text, (0, 0, 0, indent)))
 
     def markdown(self, text: str, indent: int) -> None:
-        """Laid out, if there are colours to tell with what its marks would."""
+        """Print Markdown, rendered if there are colours."""
         if not self._colour:
             super().markdown(text, indent)
             return
@@ -271,7 +271,7 @@ class Colour(Ink):
             self._console.print(Segments([*margin, *shown, Segment.line()]))
 
     def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
-        """No wider than the terminal, as far as there is something to cut."""
+        """Print a table no wider than the terminal, as far as columns can be cut."""
         kept, widths = fit(columns, rows, self._width)
         for row in ([_heading(column) for column in columns], *rows):
             line: list[Span] = []
@@ -289,7 +289,7 @@ class Colour(Ink):
 
 
 def _cut(text: str, width: int, *, middle: bool = False) -> str:
-    """A text that takes no more columns, with an ellipsis for what is missing."""
+    """Return a text that takes no more columns, with an ellipsis for what is missing."""
     if cells(text) <= width:
         return text
     if middle and is_narrow(text):
@@ -302,7 +302,7 @@ def _cut(text: str, width: int, *, middle: bool = False) -> str:
 
 
 def fit(columns: list[Column], rows: list[list[Span]], width: int) -> tuple[list[int], list[int]]:
-    """The columns to show, by number, and their widths: in all at most ``width`` if that can be.
+    """Return the columns to show, by number, and their widths: in all at most ``width`` if that can be.
 
     Optional columns go if they are empty, those that can be spared go where there is no room for
     a readable flexible one, the last first; what is missing then is taken from the flexible ones.

@@ -27,7 +27,7 @@ _spared = partial(Column, right=True, spared=True)
 
 
 def print_stats(page: Canvas, stats: Stats, width: int, name: Callable[[str], str] = str) -> None:
-    """The whole page, with charts for that width."""
+    """Print the whole page, with charts for the given width."""
     width = min(width, _COLUMNS_MAX)
     _summary(page, stats)
     _over_time(page, stats, width)
@@ -214,7 +214,7 @@ def _sessions(page: Canvas, title: str, sessions: Sequence[SessionFigures], name
 
 
 def print_timeline(page: Canvas, timeline: Timeline) -> None:
-    """One session, turn by turn."""
+    """Print one session turn by turn."""
     cost = "" if timeline.cost is None else f"   {_money(timeline.cost)}"
     if timeline.unpriced_tokens:
         cost = "   cost unknown"
@@ -258,7 +258,7 @@ def _money(dollars: float) -> str:
 
 
 def at_most(tool: ToolFigures, ms: float | None) -> str:
-    """A median or a quantile of a tool: ``1.5 s``, or ``≤ 3.0 s`` where only a bound of it is known."""
+    """Return a median or a quantile of a tool: ``1.5 s``, or ``≤ 3.0 s`` where only a bound of it is known."""
     return latency(ms) if tool.is_exact or ms is None else f"≤ {latency(ms)}"
 
 
@@ -271,7 +271,7 @@ _MONTH_CHARS = 3
 
 
 def bar(value: float, most: float, width: int) -> str:
-    """A bar of at most ``width`` characters; anything above nothing is seen."""
+    """Return a bar of at most ``width`` characters; anything above nothing is seen."""
     # Zero is no bar, and everything else at least an eighth of a character.
     if value <= 0 or most <= 0:
         return ""
@@ -280,7 +280,7 @@ def bar(value: float, most: float, width: int) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """One character for each value, as high as its share of the largest."""
+    """Return one character for each value, as high as its share of the largest."""
     most = max(values, default=0)
     if most <= 0:
         return " " * len(values)
@@ -296,7 +296,7 @@ class Columns(msgspec.Struct, frozen=True):
 
 
 def columns(values: Sequence[float], width: int, height: int) -> Columns:
-    """The newest of the values, one beside the other, as wide as there is room."""
+    """Return the newest of the values, one beside the other, as wide as there is room."""
     per_value = max(1, min(4, width // max(len(values), 1)))
     shown = min(len(values), width // per_value)
     kept = values[-shown:] if shown else []
@@ -312,7 +312,7 @@ def columns(values: Sequence[float], width: int, height: int) -> Columns:
 
 
 def calendar(days: Mapping[str, int], width: int) -> list[str]:
-    """A row for each weekday, a column for each week up to the last day with activity.
+    """Return a row for each weekday, a column for each week up to the last day with activity.
 
     The first row names the months. How dark a day is says how much happened.
     """
@@ -337,7 +337,7 @@ def calendar(days: Mapping[str, int], width: int) -> list[str]:
 
 
 def _months(mondays: Sequence[dt.date]) -> str:
-    """The name of a month above the first week that begins in it, where there is room."""
+    """Return the name of a month above the first week that begins in it, where there is room."""
     line = [" "] * (5 + 2 * len(mondays) + _MONTH_CHARS)
     free = 0
     for number, monday in enumerate(mondays):

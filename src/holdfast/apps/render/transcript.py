@@ -110,7 +110,7 @@ def origin(hf: Holdfast, row: SessionMetadata) -> ForkOrigin:
 
 
 def _first(hf: Holdfast, id: str) -> SessionMetadata:
-    """The oldest of the line that is still there; hostile data may claim a circle."""
+    """Return the oldest of the line that is still there; hostile data may claim a circle."""
     row, met = hf.info(id), {id}
     while row.parent is not None and is_id(row.parent) and row.parent not in met:
         met.add(row.parent)

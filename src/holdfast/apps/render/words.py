@@ -18,12 +18,12 @@ _STEP = 1000
 
 
 def counted(number: int, word: str, plural: str | None = None) -> str:
-    """``1 event``, ``2,000 events``."""
+    """Return a count with its noun: ``1 event``, ``2,000 events``."""
     return f"{number:,} {word if number == 1 else plural or word + 's'}"
 
 
 def short(number: int) -> str:
-    """``950``, ``12.3k``, ``4.1M``: for a narrow column."""
+    """Return a number for a narrow column: ``950``, ``12.3k``, ``4.1M``."""
     if number < _STEP:
         return str(number)
     for unit in ("k", "M", "G"):
@@ -35,7 +35,7 @@ def short(number: int) -> str:
 
 
 def size(count: int) -> str:
-    """``512 bytes``, ``1.4 MB``."""
+    """Return a size such as ``512 bytes`` or ``1.4 MB``."""
     if count < _STEP:
         return counted(count, "byte")
     scaled = float(count)
@@ -47,7 +47,7 @@ def size(count: int) -> str:
 
 
 def price(cost: float | None) -> str:
-    """``$1.23``; below a cent as much as is needed to see something; nothing if unknown."""
+    """Return a price such as ``$1.23``, with more digits below a cent; empty if unknown."""
     if cost is None:
         return ""
     return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.1g}"
@@ -75,7 +75,7 @@ def duration(ms: float) -> str:
 
 
 def ago(time_ms: int, now_ms: int) -> str:
-    """``just now``, ``5 min ago``, ``3 h ago``, ``2 d ago``; further back the date."""
+    """Return a time as ``just now``, ``5 min ago``, ``3 h ago`` or ``2 d ago``, or as a date if it is older."""
     if not time_ms:
         return ""
     seconds = (now_ms - time_ms) // _MS
@@ -91,17 +91,17 @@ def ago(time_ms: int, now_ms: int) -> str:
 
 
 def day_time(time_ms: int) -> str:
-    """``2026-05-01 14:03:09``, in the user's time zone; nothing for an unknown time."""
+    """Return a time such as ``2026-05-01 14:03:09`` in the user's time zone; empty if unknown."""
     return _local(time_ms).strftime("%Y-%m-%d %H:%M:%S") if time_ms else ""
 
 
 def clock(time_ms: int) -> str:
-    """``14:03:09``, in the user's time zone; nothing for an unknown time."""
+    """Return a time of day such as ``14:03:09`` in the user's time zone; empty if unknown."""
     return _local(time_ms).strftime("%H:%M:%S") if time_ms else ""
 
 
 def _local(time_ms: int) -> datetime:
-    """The time; a log may claim anything, so what no calendar has becomes its nearest end."""
+    """Return the time; a log may claim anything, so what no calendar has becomes its nearest end."""
     seconds = min(max(time_ms / _MS, 0), 253_402_214_400)
     return datetime.fromtimestamp(seconds, UTC).astimezone()
 
@@ -111,7 +111,7 @@ _SECONDS = {"m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def moment_of(text: str, *, end: bool = False) -> datetime:
-    """The moment, in the user's time zone if none is named.
+    """Return the moment, in the user's time zone if none is named.
 
     A day without a time means its beginning, or its end with ``end``. Raises ValueError,
     OverflowError or OSError for what is no time.
@@ -137,7 +137,7 @@ _DEPTH_SHOWN_MAX = 10
 
 
 def forest(rows: Sequence[SessionMetadata]) -> Iterator[tuple[str, SessionMetadata]]:
-    """Each row once, below its parent, with the branches to draw before it.
+    """Yield each row once, below its parent, with the branches to draw before it.
 
     Rows keep their order among those of one parent. One whose parent is not among the rows stands
     by itself, and so does one of a circle that hostile data claims.

@@ -20,7 +20,7 @@ __getattr__ = lazy(__name__, {"_app": "SessionsApp"})  # all that draws is loade
 
 
 def make_app(library: Holdfast, **wishes: Any) -> SessionsApp:
-    """The app, to be run at once: what it shows first is fetched while it is being loaded.
+    """Return the app, to be run at once: what it shows first is fetched while it is being loaded.
 
     ``wishes`` are those of SessionsApp. The library is the caller's, who closes it.
     """

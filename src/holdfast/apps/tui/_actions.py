@@ -112,7 +112,7 @@ class SessionActions:
         self._do(lambda: self._made(session_id, told))
 
     def _made(self, session_id: str, told: str) -> ActionResult:
-        """A new session was made, and is shown; undoing puts it into the trash. Blocking."""
+        """Return the result of creating a session, which is shown; undo moves it to the trash. Blocking."""
         library = self._library
         before = library.info(session_id).message_count
         hand_over(self._screen, self._screen.read, session_id)

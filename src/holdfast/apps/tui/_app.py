@@ -56,7 +56,7 @@ class Tracking:
         self.message_count += 1
 
     def name_of(self, id: str) -> str:
-        """A session's title; its id where none is known."""
+        """Return a session's title; its id where none is known."""
         row = self.known.get(id)
         return (row.title if row else None) or id
 
@@ -91,7 +91,7 @@ DARK, LIGHT = _theme("holdfast-dark", 0), _theme("holdfast-light", 1)
 
 
 def _ansi(colours: str) -> TerminalTheme:
-    """Ground, letters and the sixteen colours of pages and code that name one: black to white, bright as they are."""
+    """Return the background, the foreground and the sixteen ANSI colours, from black to white."""
     ground, letters, *named = [Color.parse(f"#{colour}").rgb for colour in colours.split()]
     return TerminalTheme(ground, letters, named, named)
 
@@ -139,7 +139,7 @@ class KeyOrder(App[None]):
             self._settling = None
 
     async def _settled(self, where: DOMNode) -> None:
-        """When a key has risen from ``where`` to the app, and what it led to has the focus."""
+        """Wait until a key event has reached the app from ``where``, and its result has the focus."""
         rise = [*where.ancestors_with_self]
         try:
             async with asyncio.timeout(_SETTLE_S):
@@ -229,12 +229,12 @@ class SessionsApp(KeyOrder):
         return self._main
 
     def started(self) -> None:
-        """The list is shown, or the app is left before it was."""
+        """Note that the list is shown, or that the app was closed before."""
         if self._start is not None:
             self._start.end()
 
     async def on_unmount(self) -> None:
-        """Answers that still run are stopped, and kept."""
+        """Stop running answers, which stay recorded."""
         self.started()
         await asyncio.to_thread(self.talks.close)
 
@@ -273,7 +273,7 @@ class SessionsApp(KeyOrder):
         from holdfast.agent import AgentMaker
 
         def warn(text: str) -> None:
-            """Called in the thread of the answers."""
+            """Show a warning; called in the thread of the answers."""
             if self._main is not None:
                 hand_over(self._main, self.tell, text)
 
@@ -314,17 +314,17 @@ class SessionsApp(KeyOrder):
         ask_beside(self, give, lambda _: None, self.tell_failure, group="answer", exclusive=False)
 
     def _settle(self, question: ToolQuestion) -> None:
-        """It was answered, here or elsewhere, or its turn has ended: nobody is asked here any more."""
+        """Close the question: it was answered, here or elsewhere, or its turn has ended."""
         is_shown = next(iter(self._asked), None) == question.question
         if self._asked.pop(question.question, None) is not None and is_shown and self.screen is self._dialog:
             self._dialog.dismiss(None)
 
     def short_name(self, session_id: str) -> str:
-        """A session's title or id, harmless and short enough for a dialog."""
+        """Return a session's title or id, harmless and short enough for a dialog."""
         return paragraphs(self.tracking.name_of(session_id))[:_NAME_CHARS]
 
     def _heard(self, session_id: str, what: str, detail: Any) -> None:
-        """Called in the thread of the answers; what it leads to happens on the app's loop."""
+        """Pass a message from the thread of the answers to the app's loop."""
         # Pieces are on record as they come, and the conversation follows the record.
         if self.is_running and what != "piece":
             self.call_later(self._pass_on, session_id, what, detail)
@@ -397,7 +397,7 @@ class AppTalks:
             loop.call_soon_threadsafe(turn.news.set)
 
     def keep(self, session_id: str | None) -> None:
-        """This session is looked at; others are given back as soon as they rest."""
+        """Keep the shown session open; others are released when idle."""
         self._kept = session_id
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._tidy)
@@ -471,7 +471,7 @@ class AppTalks:
             return await turn.carry(agent, agent.run_stream(text), None, hold_s=math.inf)
 
     async def _ready_maker(self) -> AgentMaker:
-        """The maker, with its model loaded once; its connections live in this loop."""
+        """Return the maker, with its model loaded once; its connections live in this loop."""
         # Two messages at once, in two sessions, would load the model twice.
         async with self._making:
             if self._maker is None:

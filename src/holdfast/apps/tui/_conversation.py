@@ -124,7 +124,7 @@ class ConversationView(LineView):
         ask_beside(self, ask, then, failed, group="read")
 
     def _tell_slow(self, reader: PageReader) -> None:
-        """A slow store: say so, in the place of what was shown before."""
+        """Show that the store is slow, in place of the previous content."""
         if self._waits_for is reader:
             self._take([], at_end=True)
             self._waits_for, self._note = reader, "reading …"
@@ -219,7 +219,7 @@ class ConversationView(LineView):
         hand_over(self, self._grow, tail, drawn)
 
     def _redrawn(self, chunk: LogChunk) -> list[EntryBlock]:
-        """The chunk's blocks; those that have not changed are as they were."""
+        """Return the chunk's blocks; those that have not changed are as they were."""
         blocks = self._blocks[-1] if self._blocks else []
         known = {(block.entry.seq, block.entry.part): block for block in blocks}
         look, found = self._look(), []
@@ -294,7 +294,7 @@ class ConversationView(LineView):
         self._sticks = True
 
     def _place_of(self, line: int) -> int | None:
-        """The number of the block that a line belongs to; None where there is none."""
+        """Return the number of the block that a line belongs to; None where there is none."""
         place = bisect_right(self._tops, line) - 1
         return place if 0 <= place < len(self._flat) else None
 
@@ -371,7 +371,7 @@ class ConversationView(LineView):
         then()
 
     def on_resize(self) -> None:
-        """Lines are broken anew, once the new size holds."""
+        """Break the lines again, once the new size is stable."""
         if self._blocks:
             self.call_after_refresh(self._break_anew)
 
@@ -404,7 +404,7 @@ class ConversationView(LineView):
 
 
 def _grown(last: LogChunk | None, new: list[Event]) -> list[LogChunk]:
-    """The last chunk with new events; a long one is left as it is where a turn begins."""
+    """Return the last chunk with new events; a long one is left as it is where a turn begins."""
     # A chunk is read anew as a whole when it grows, so a long one is not added to for ever.
     if last and len(last.events) >= _TAIL_EVENTS_MAX and new[0].type in ("turn_start", "user"):
         found = [last, chunk_of(new, last.stop)]
@@ -450,7 +450,7 @@ class ConversationPane(Vertical):
         return self._line.value.strip() if self.is_line_open else ""
 
     def take_typed(self) -> None:
-        """Empty the line: its words were sent."""
+        """Clear the line after it was sent."""
         self._line.keep(self._line.value)
         self._line.clear()
         self.view.action_ending()
@@ -526,7 +526,7 @@ class SayLine(TextLine):
         self._at = len(self._lines)
 
     def action_recall(self, by: int) -> None:
-        """The line before or after; beyond the last, an empty one."""
+        """Show the previous or next line; after the last, an empty one."""
         self._at = min(max(self._at + by, 0), len(self._lines))
         self.value = [*self._lines, ""][self._at]
         self.cursor_position = len(self.value)

@@ -101,7 +101,7 @@ class Sheet(_Dialog):
         yield Static(id="fault")
 
     def action_accept(self) -> None:
-        """The text as it stands now."""
+        """Accept the text."""
         area = self.query_one(TextArea)
         try:
             self._check(area.text)
@@ -138,7 +138,7 @@ class Buttons(_Dialog):
         self.focus_next()
 
     def on_key(self, event: events.Key) -> None:
-        """A key that stands for an answer, and for nothing else."""
+        """Answer if the key stands for an answer."""
         # Keys rise up to here from whatever has the focus.
         if event.key in self._answers:
             event.stop()

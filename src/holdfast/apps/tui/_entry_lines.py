@@ -58,7 +58,7 @@ def is_foldable(entry: Entry) -> bool:
 
 
 def block_of(entry: Entry, who: str, look: EntryLook, *, is_open: bool, found: bool = False) -> EntryBlock:
-    """The lines of an entry; ``found`` marks the one that was looked for."""
+    """Return the lines of an entry; ``found`` marks the one that was looked for."""
     style = _STYLES.get(entry.kind, ("", ""))[0 if look.dark else 1]
     shown = is_open or not is_foldable(entry)
     lines = [*lay_out(_heading(entry, who, style, look, shown=shown, found=found), look.width)]
@@ -69,7 +69,7 @@ def block_of(entry: Entry, who: str, look: EntryLook, *, is_open: bool, found: b
 
 
 def first_line(text: Text, width: int) -> list[Strip]:
-    """A line that is cut where it ends, as one line of that width."""
+    """Return a line that is cut where it ends, as one line of that width."""
     text.truncate(width, overflow="ellipsis")
     return lay_out(text, width)[:1] or [Strip.blank(0)]
 
@@ -91,7 +91,7 @@ def _heading(entry: Entry, who: str, style: str, look: EntryLook, *, shown: bool
 
 
 def _first_words(text: str, room: int) -> str:
-    """The beginning of what is folded, and how much there is of it."""
+    """Return the beginning of what is folded, and how much there is of it."""
     first, *rest = text.strip().split("\n", 1)
     more = f" (+{counted(rest[0].count(chr(10)) + 1, 'line')})" if rest else ""
     return cut(first[:400], max(room - len(more), 8)) + more

@@ -109,7 +109,7 @@ class ListPane(Vertical):
             ask_beside(self, lambda: self._pages.first(asked), put, self._fail, group="list")
 
     def _tell_slow(self) -> None:
-        """A slow store: say that it is asked, where there is nothing to see yet."""
+        """Show that the store is being queried if there is nothing to show yet."""
         if not self._is_whole and not self.sessions.rows:
             self.sessions.nothing = self._nothing()
             self.sessions.refresh()
@@ -171,7 +171,7 @@ class ListPane(Vertical):
         ask_beside(self, ask, show, lambda _: None, group="renew")
 
     def look_again(self) -> None:
-        """Something was changed here: look again now."""
+        """Refresh now, after a change made here."""
         # In another order what changed may stand anywhere, so the list begins anew.
         if self._asked.is_newest_first:
             self.renew()
@@ -192,7 +192,7 @@ class ListPane(Vertical):
         self.post_message(self.Changed())
 
     def _nothing(self) -> str:
-        """Why there are no rows, if there are none."""
+        """Return the reason why there are no rows, if there are none."""
         if not self._is_whole:
             return "looking …"
         if self._asked.words or self._asked.fields:

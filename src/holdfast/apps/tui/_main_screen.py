@@ -172,7 +172,7 @@ class MainScreen(Screen[None]):
 
     # -- keys --------------------------------------------------------------------------------
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The key bar shows what can be done here and now."""
+        """Return the key bar shows what can be done here and now."""
         if action == "stop":
             return self._answering is not None
         if action == "go_on":
@@ -184,7 +184,7 @@ class MainScreen(Screen[None]):
         return not (is_typing and name in ("filter", "search", "sort", "delete", "help"))
 
     def commands(self) -> Iterator[tuple[Binding, str, Callable[[], None]]]:
-        """The keys that the palette has a name for, what each does, and how it is done."""
+        """Yield the keys that the palette has a name for, what each does, and how it is done."""
         for binding in self.BINDINGS:
             if isinstance(binding, Binding) and binding.tooltip:
                 name = binding.action.removeprefix("act('").removesuffix("')")
@@ -209,16 +209,16 @@ class MainScreen(Screen[None]):
         self.actions.undo()
 
     def action_jump(self) -> None:
-        """To an event, a turn or a time."""
+        """Go to an event, a turn or a time."""
         if self.conversation.session_id is not None:
             self.actions.jump(self.conversation.session_id)
 
     def action_merge(self) -> None:
-        """A new session with what two did."""
+        """Merge two sessions into a new one."""
         self._with_pair(self.actions.merge)
 
     def action_compare(self) -> None:
-        """Two sessions side by side."""
+        """Show two sessions side by side."""
         from holdfast.apps.tui._page_screen import CompareScreen
 
         self._with_pair(lambda *pair: self.app.push_screen(CompareScreen(self.app.library, *pair)))
@@ -254,7 +254,7 @@ class MainScreen(Screen[None]):
             self.app.push_screen(TimeScreen(self.app.library, row.session_id, row.title or ""), went)
 
     def action_tree(self) -> None:
-        """The session among its relatives."""
+        """Show the session in its tree of forks."""
         from holdfast.apps.tui._page_screen import TreeScreen
 
         if (row := self.chosen) is not None:
@@ -291,7 +291,7 @@ class MainScreen(Screen[None]):
         self.list_pane.open_filter()
 
     def action_sort(self) -> None:
-        """By the next column."""
+        """Sort by the next column."""
         self.list_pane.sort_by_next()
 
     def _renew(self) -> None:
@@ -355,7 +355,7 @@ class MainScreen(Screen[None]):
         self.tell_status()
 
     def action_back(self) -> None:
-        """Out of what is open, step by step: the line to type in, the conversation, the filter."""
+        """Leave what is open, step by step: the input line, the conversation, the filter."""
         if self._pane.is_line_open:
             self._pane.close_line()
             self.conversation.focus()
@@ -375,7 +375,7 @@ class MainScreen(Screen[None]):
         self.tell_status()
 
     def _switch(self, session_id: str | None) -> None:
-        """Another session is looked at: tell who answers, and count what is there."""
+        """Switch to another session: show its agent, and count its events."""
         self.app.talks.keep(session_id)
         tracking = self.app.tracking
         if session_id is None:
@@ -453,7 +453,7 @@ class MainScreen(Screen[None]):
             self.app.talks.stop(id)
 
     def heard(self, session_id: str, what: str, detail: Any) -> None:
-        """Something came of what was said; called on the app's own loop."""
+        """Handle a message about an answer; called on the app's own loop."""
         here = self.app.tracking.session_id
         if what == "began":
             self.sessions.busy.add(session_id)

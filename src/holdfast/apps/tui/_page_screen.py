@@ -63,7 +63,7 @@ class PageScreen(Screen[T]):
         return self.query_one("#page", LineView)
 
     def make(self, width: int) -> list[Strip]:
-        """The lines for a page of that width. Called in a thread; may raise a HoldfastError."""
+        """Return the lines for a page of that width. Called in a thread; may raise a HoldfastError."""
         raise NotImplementedError
 
     def on_mount(self) -> None:
@@ -93,7 +93,7 @@ class PageScreen(Screen[T]):
 
 
 def printed(width: int, write: Callable[[Canvas], None]) -> list[Strip]:
-    """The lines that ``write``, which prints for the command too, puts onto a page of that width."""
+    """Return the lines that ``write``, which prints for the command too, puts onto a page of that width."""
     paper = _Paper(width)
     write(paper)
     return lay_out(Group(*paper.ink.pieces), width)
@@ -156,14 +156,14 @@ class CompareScreen(PageScreen[None]):
         self._full = False
 
     def make(self, width: int) -> list[Strip]:
-        """The page that ``holdfast compare`` prints."""
+        """Return the page that ``holdfast compare`` prints."""
         from holdfast.apps.render.comparison import print_comparison
 
         self._found = found = self._found or self.library.compare(*self._ids)
         return printed(width, lambda page: print_comparison(page, found, full=self._full))
 
     def action_full(self) -> None:
-        """Whole answers, or their beginnings."""
+        """Show whole answers, or only their beginnings."""
         self._full = not self._full
         self.draw()
 
@@ -187,7 +187,7 @@ class StatsScreen(PageScreen[None]):
         self._days: int | None = None
 
     def make(self, width: int) -> list[Strip]:
-        """The page that ``holdfast stats`` prints."""
+        """Return the page that ``holdfast stats`` prints."""
         from holdfast.apps.render.stats import print_stats
 
         since = None if self._days is None else dt.datetime.now(dt.UTC) - dt.timedelta(days=self._days)
@@ -195,12 +195,12 @@ class StatsScreen(PageScreen[None]):
         return printed(width, lambda page: print_stats(page, stats, width))
 
     def action_period(self) -> None:
-        """Columns of days, weeks or months."""
+        """Show columns of days, weeks or months."""
         self._by = _NEXT[self._by]
         self._again()
 
     def action_span(self) -> None:
-        """Of all time, or of the last days."""
+        """Show all time, or the last days."""
         self._days = _SPANS[self._days]
         self._again()
 
@@ -230,7 +230,7 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
         self._cursor = 0
 
     def make(self, width: int) -> list[Strip]:
-        """One line for each session of the family."""
+        """Return one line for each session of the family."""
         rows, _ = family(self.library, self._session_id, _SHOWN_MAX)
         ordered = list(forest(rows))
         ids = [row.session_id for _, row in ordered]
@@ -258,7 +258,7 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
 
     @on(LineView.Clicked)
     def _clicked(self, event: LineView.Clicked) -> None:
-        """The first click chooses, a second one goes there."""
+        """Choose with the first click, open with the second."""
         if event.line == self._cursor:
             self.action_take()
         elif event.line < len(self._ids):
@@ -270,7 +270,7 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
 
 
 def _whole(text: str, style: str = "") -> RenderableType:
-    """Some text below a heading, on as many lines as it needs."""
+    """Return some text below a heading, on as many lines as it needs."""
     return Padding(Text(one_line(text), style, overflow="fold"), (0, 0, 0, 4))
 
 
@@ -298,7 +298,7 @@ class WaitingScreen(PageScreen[str | None]):
         self.set_interval(_LOOK_S, self.draw)
 
     def make(self, width: int) -> list[Strip]:
-        """A line for each question, and below the chosen one what it is about."""
+        """Return a line for each question, and below the chosen one what it is about."""
         chosen, self._found = self.chosen, self.library.waiting()
         ids = [one.id for one in self._found]
         # The one that is looked at stays chosen, whatever is answered elsewhere.
@@ -340,7 +340,7 @@ class WaitingScreen(PageScreen[str | None]):
         self.draw()
 
     def action_read(self) -> None:
-        """The session that waits."""
+        """Read the session that waits."""
         if self.chosen is not None:
             self.dismiss(self.chosen.session_id)
 

@@ -16,17 +16,17 @@ from holdfast.security import neutralise_line
 
 
 def one_line(text: str) -> str:
-    """Text for a place of one line."""
+    """Return text for a place of one line."""
     return neutralise_line(text)
 
 
 def content(text: str) -> Content:
-    """Text for a widget of Textual, which it does not read as markup."""
+    """Return text for a widget of Textual, which it does not read as markup."""
     return Content(paragraphs(text))
 
 
 def styled(*pieces: tuple[str, str]) -> Text:
-    """A line of pieces, each with its style."""
+    """Return a line of pieces, each with its style."""
     line = Text(no_wrap=True, end="")
     for text, style in pieces:
         line.append(one_line(text), style)

@@ -78,7 +78,7 @@ class HitList(LineView):
         self.refresh()
 
     def line_at(self, number: int) -> Strip:
-        """The lines of the hit under the cursor stand out."""
+        """Return a line; the lines of the hit under the cursor are highlighted."""
         line = super().line_at(number)
         if self.hits and number // _HIT_LINES == self.cursor and number % _HIT_LINES < 2:
             look = self.component("hits--cursor")
@@ -181,7 +181,7 @@ class SearchScreen(Screen[tuple[str, int] | None]):
 
     @on(LineView.Clicked)
     def _clicked(self, event: LineView.Clicked) -> None:
-        """The first click chooses, a second one goes there."""
+        """Choose with the first click, open with the second."""
         hits, number = self.query_one(HitList), event.line // _HIT_LINES
         if hits.hits and number == hits.cursor:
             self.action_take()

@@ -172,7 +172,7 @@ class SessionTable(LineView):
         self.refresh()
 
     def on_resize(self) -> None:
-        """The row under the cursor stays in sight."""
+        """Keep the row under the cursor visible."""
         self.call_after_refresh(lambda: self._place(self.cursor))
 
     def action_move(self, by: int) -> None:
@@ -191,7 +191,7 @@ class SessionTable(LineView):
         self.action_move(-len(self.rows))
 
     def action_last(self) -> None:
-        """To the oldest; rows that are not here yet are fetched first."""
+        """Go to the oldest; missing rows are loaded first."""
         self.action_move(len(self.rows))
         self.post_message(self.NearEnd(whole=True))
 
@@ -211,7 +211,7 @@ class SessionTable(LineView):
         self.post_message(self.Moved())
 
     def on_click(self, event: events.Click) -> None:
-        """The first click chooses, a second one enters."""
+        """Choose with the first click, enter with the second."""
         row = self.scroll_offset.y + event.y - 1
         if event.y < 1 or row >= len(self.rows):
             return
@@ -221,13 +221,13 @@ class SessionTable(LineView):
             self.action_move(row - self.cursor)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """The wheel, too, brings the next page near."""
+        """Load the next page when scrolling with the wheel too."""
         super().watch_scroll_y(old_value, new_value)
         if new_value + self.size.height >= len(self.rows) - _NEAR_END and self.rows:
             self.post_message(self.NearEnd())
 
     def render_line(self, y: int) -> Strip:
-        """The heading stays; below it the rows in sight."""
+        """Return a line: the heading, which stays in place, or one of the visible rows."""
         width = self.scrollable_content_region.width
         base = self.rich_style
         if y == 0:
@@ -272,7 +272,7 @@ class SessionTable(LineView):
         return Strip(segments)
 
     def _title(self, row: SessionMetadata, room: int, width: int) -> list[Segment]:
-        """The title; behind it the state, and in the room that is left the tags, where they have no column."""
+        """Return the title; behind it the state, and in the room that is left the tags, where they have no column."""
         state = "" if width >= _STATE_FROM else state_of(row)
         state = f"  {state}" if state else ""
         title = cut(row.title or row.session_id, room - cell_len(state))
@@ -286,12 +286,12 @@ class SessionTable(LineView):
         ]
 
     def _state_look(self, row: SessionMetadata) -> Style:
-        """Red where something went wrong, else as a state."""
+        """Return the style of a state: red for failures."""
         is_bad = row.state != "ok" or row.status == "failed"
         return self.component("list--bad" if is_bad else "list--state")
 
     def _marks(self, row: SessionMetadata) -> str:
-        """Marked; being answered, open for writing somewhere, or restored here."""
+        """Return the marks of a session: marked; answering, open for writing elsewhere, or restored here."""
         id = row.session_id
         state = "▶" if id in self.busy else "●" if row.open else "↺" if id in self.restored else " "
         return f"{'✓' if id in self.marked else ' '}{state} "

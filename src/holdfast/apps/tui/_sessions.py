@@ -44,7 +44,7 @@ class ListRequest(NamedTuple):
 
 
 def parse(text: str, order: int = 0) -> ListRequest:
-    """``lisbon tag:travel status:waiting``: words, and fields that the store knows."""
+    """Parse a filter such as ``lisbon tag:travel status:waiting``: words, and fields known to the store."""
     words, fields = [], []
     for word in text.split():
         name, colon, value = word.partition(":")
@@ -84,7 +84,7 @@ class SessionPages:
         return self.first(asked) if asked == ListRequest() else None
 
     def first(self, asked: ListRequest, limit: int = FIRST_PAGE) -> tuple[list[SessionMetadata], Any]:
-        """The first that fit, and where the next page begins; None at the end."""
+        """Return the first that fit, and where the next page begins; None at the end."""
         # It counts once: by the next time others may have written.
         ahead, self._ahead = self._ahead, None
         if ahead is not None and asked == ListRequest() and limit == FIRST_PAGE:
@@ -105,7 +105,7 @@ class SessionPages:
 
 
 def renewed(old: list[SessionMetadata], head: list[SessionMetadata], *, more: bool) -> list[SessionMetadata]:
-    """The rows in the order of the store, with what its newest page says now.
+    """Return the rows in the order of the store, with what its newest page says now.
 
     One that the page would have to hold, and does not, is gone; so is all the rest if there are no
     ``more`` than the page has.

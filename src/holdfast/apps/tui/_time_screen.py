@@ -56,7 +56,7 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
         self._snapshots: list[SnapshotInfo] = []
 
     def make(self, width: int) -> list[Strip]:
-        """The slider, and below it the state at its place."""
+        """Return the slider, and below it the state at its place."""
         if self._newest < 0:
             self._newest = self._at = PageReader(self.library, self._session_id).newest_seq()
             self._snapshots = self.library.snapshots(self._session_id)
@@ -92,7 +92,7 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
 
     @on(LineView.Clicked)
     def _clicked(self, event: LineView.Clicked) -> None:
-        """On the slider: to the event of that place."""
+        """Go to the event at the clicked place of the slider."""
         if event.line == 0 and self._newest > 0:
             self._go(round((event.column - 1) / max(self._room - 1, 1) * self._newest))
 
@@ -100,14 +100,14 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
         self._go(self._at + by)
 
     def action_leap(self, by: int) -> None:
-        """A twentieth of the session on."""
+        """Move by a twentieth of the session."""
         self._go(self._at + by * max(self._newest // 20, 1))
 
     def action_to(self, end: int) -> None:
         self._go(self._newest if end else 0)
 
     def action_snapshot(self) -> None:
-        """To the next snapshot; after the last, to the first."""
+        """Go to the next snapshot; after the last, to the first."""
         seqs = sorted(one.seq for one in self._snapshots)
         if seqs:
             self._go(next((seq for seq in seqs if seq > self._at), seqs[0]))

@@ -54,7 +54,7 @@ class LineView(ScrollView, can_focus=True):
         self.refresh(layout=True)
 
     def line_at(self, number: int) -> Strip:
-        """One line, without the background."""
+        """Return one line, without the background."""
         return self._lines[number] if number < len(self._lines) else Strip.blank(0)
 
     def render_line(self, y: int) -> Strip:
@@ -92,11 +92,11 @@ class KeyBar(Widget):
     """
 
     def on_mount(self) -> None:
-        """Other keys count as soon as something else has the focus."""
+        """Update the keys whenever the focus changes."""
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
 
     def _keys(self) -> list[_ShownKey]:
-        """The keys that count here; those that the screen names, in its order, if it names some."""
+        """Return the keys that count here; those that the screen names, in its order, if it names some."""
         found: dict[str, _ShownKey] = {}
         for node, binding, is_enabled, _ in self.screen.active_bindings.values():
             if is_enabled and binding.action not in found:
@@ -115,7 +115,7 @@ class KeyBar(Widget):
         return Strip(segments).adjust_cell_length(self.size.width, base)
 
     async def on_click(self, event: events.Click) -> None:
-        """The key under the mouse, as if it were pressed."""
+        """Press the key under the mouse."""
         place = 0
         for key in self._keys():
             place += len(key.shown) + len(key.does) + 3

@@ -37,7 +37,7 @@ class LogChunk(NamedTuple):
 
 
 def chunk_of(events: list[Event], first: int | None = None, lost: int | None = None) -> LogChunk | None:
-    """Events in the order of the log, as a chunk; None if there are none."""
+    """Return events in the order of the log, as a chunk; None if there are none."""
     if not events:
         return None
     begin = events[0].seq if first is None else first
@@ -66,7 +66,7 @@ class PageReader:
         return self._chunk(found[::-1], 0 if earlier is None else earlier.seq + 1)
 
     def after(self, seq: int, limit: int = PAGE) -> LogChunk | None:
-        """Event ``seq`` and what follows; None where there is nothing."""
+        """Return event ``seq`` and the following ones; None if there are none."""
         events = self._library.events(self.session_id, start=seq)
         found = list(islice(events, limit))
         # On to the end of the turn, or a call would be parted from its result.
@@ -77,7 +77,7 @@ class PageReader:
         return self._chunk(found, seq)
 
     def around(self, seq: int) -> LogChunk | None:
-        """The turn of an event with what stands about it."""
+        """Return the turn of an event with what stands about it."""
         start = before.first if (before := self.before(seq + 1)) else 0
         return self.after(start, PAGE + max(seq - start, 0))
 
@@ -87,7 +87,7 @@ class PageReader:
         return list(with_blobs(self._library, self.session_id, found))
 
     def newest_seq(self) -> int:
-        """The number of the last event; -1 if there is none."""
+        """Return the number of the last event; -1 if there is none."""
         last = next(self._library.events(self.session_id, reverse=True, limit=1), None)
         return -1 if last is None else last.seq
 
@@ -102,7 +102,7 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?\Z")
 
 
 def find_seq(library: Holdfast, session_id: str, text: str) -> int:
-    """The event that is meant: ``120``, ``t7``, ``t-1``, ``14:30``, ``2026-05-01``, ``3d``.
+    """Return the event that is meant: ``120``, ``t7``, ``t-1``, ``14:30``, ``2026-05-01``, ``3d``.
 
     Raises UsageError for what is none of these, and NotFound for a turn that there is not.
     """
@@ -126,7 +126,7 @@ def find_seq(library: Holdfast, session_id: str, text: str) -> int:
 
 
 def _moment(library: Holdfast, session_id: str, text: str) -> int:
-    """A time of day is that of the session's last day."""
+    """Return a moment; a time of day is on the session's last day."""
     if found := _CLOCK.match(text):
         last = library.last_modified(session_id)
         day = datetime.now().astimezone() if last is None else last.astimezone()

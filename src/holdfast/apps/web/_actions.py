@@ -28,7 +28,7 @@ _FIELDS_MAX = 40
 
 
 async def form_of(request: Request) -> Form:
-    """The fields of a form. Raises Forbidden without the token of its page, UsageError."""
+    """Return the fields of a form. Raises Forbidden without the token of its page, UsageError."""
     text = (await request.body()).decode("utf-8", "replace")
     try:
         fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX))
@@ -43,7 +43,7 @@ async def form_of(request: Request) -> Form:
 
 
 async def act(request: Request) -> Response:
-    """One of ``DEEDS`` on a session; then the page that shows what came of it."""
+    """Return one of ``DEEDS`` on a session; then the page that shows what came of it."""
     form = await form_of(request)
     id, name = str(request.path_params["id"]), str(request.path_params["deed"])
     deed = DEEDS.get(name)
@@ -82,7 +82,7 @@ async def merge(request: Request) -> Response:
 
 
 async def undelete(request: Request) -> Response:
-    """Back from the trash."""
+    """Restore a session from the trash."""
     form = await form_of(request)
     id = form.get("id", "")
     await asyncio.to_thread(site_of(request).hf.undelete, id)
@@ -91,7 +91,7 @@ async def undelete(request: Request) -> Response:
 
 
 async def invite(request: Request) -> Response:
-    """A link that lets another browser of this machine in, once."""
+    """Return a link that lets another browser of this machine in, once."""
     await form_of(request)
     token = site_of(request).door.link()
     url = f"{request.url.scheme}://{request.url.netloc}/in?token={token}"
@@ -100,7 +100,7 @@ async def invite(request: Request) -> Response:
 
 
 async def begin(request: Request) -> Response:
-    """A new session with an agent."""
+    """Return a new session with an agent."""
     form = await form_of(request)
     made = await site_of(request).talks.begin(_words(form))
     return back_to(session_url(made))
@@ -126,7 +126,7 @@ def _words(form: Form) -> str:
 
 
 def came_from(form: Form, otherwise: str) -> str:
-    """The page that a form was on; only ever one of ours."""
+    """Return the page that a form was on; only ever one of ours."""
     url = form.get("back", "")
     # A browser takes both // and /\ for the beginning of another host.
     is_ours = url.startswith("/") and not url.startswith(("//", "/\\"))
@@ -233,7 +233,7 @@ class Talks:
         return session_id in self._newest
 
     def trouble(self, session_id: str) -> str:
-        """Why the last answer failed, if it did."""
+        """Return the reason why the last answer failed, if it did."""
         error = self._error(session_id)
         if error is None:
             return ""
@@ -251,7 +251,7 @@ class Talks:
         return None if turn is None else turn.error
 
     async def begin(self, text: str) -> str:
-        """A new session with a first message; its id. Raises as ``say``."""
+        """Return a new session with a first message; its id. Raises as ``say``."""
         kit = await self._ready()
         session = await asyncio.to_thread(kit.open_session, self._hf, None)
         self._host.keep(session.id, session)

@@ -84,7 +84,7 @@ class ConversationPart(NamedTuple):
 def read_window(
     hf: Holdfast, id: str, *, stop: int | None = None, at: int | None = None, is_live: bool = False
 ) -> ConversationPart:
-    """The page that ends before ``stop``, or has event ``at``, or the last. Raises NotFound.
+    """Return the page that ends before ``stop``, or has event ``at``, or the last. Raises NotFound.
 
     ``is_live``: someone writes it, so that what is not complete is not cut off yet.
     """
@@ -180,7 +180,7 @@ def _items(events: list[Event], first: int, lost: int | None = None, *, is_writi
 
 
 def _item(entry: Entry, number: int, who: str) -> ShownItem:
-    """An entry as an item; ``number`` files of its event are in items before it."""
+    """Return an entry as an item; ``number`` files of its event are in items before it."""
     item = ShownItem(entry.seq, entry.part, entry.timestamp, entry.kind, who)
     item.is_stream = entry.state != "whole"
     item.is_error = entry.kind == "note" and entry.name == "error"

@@ -23,12 +23,12 @@ def questions_of(site: Site, id: str, status: str) -> list[QuestionView]:
 
 
 def waiting_page(request: Request) -> Response:
-    """The questions of all sessions, the oldest first."""
+    """Return the questions of all sessions, the oldest first."""
     return _waiting_page(request)
 
 
 def questions_part(request: Request) -> Response:
-    """The questions of one session, for the page that shows it."""
+    """Return the questions of one session, for the page that shows it."""
     site = site_of(request)
     row = site.hf.info(str(request.path_params["id"]))
     questions = questions_of(site, row.session_id, row.status)
@@ -44,7 +44,7 @@ def _waiting_page(request: Request, status: int = 200, **failed: Any) -> Respons
 
 
 async def answer(request: Request) -> Response:
-    """An answer to a question, durably; its session goes on by itself if its agent is here."""
+    """Record an answer to a question durably; the session continues automatically if its agent is here."""
     form, site, ask = await form_of(request), site_of(request), str(request.path_params["ask"])
     word = form.get("do", "")
     try:

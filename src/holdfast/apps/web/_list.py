@@ -64,7 +64,7 @@ class PageRequest(NamedTuple):
 
     @classmethod
     def of(cls, request: Request) -> PageRequest:
-        """From the query; what is no choice counts as none."""
+        """Return the request from the query; invalid choices are ignored."""
         given = {name: request.query_params.get(name, "").strip()[:500] for name in _FIELDS}
         for name, known in (("age", AGES), ("status", CHOICES), ("sort", ORDERS)):
             given[name] = given[name] if given[name] in known else ""
@@ -76,7 +76,7 @@ class PageRequest(NamedTuple):
         return any(self[:6])
 
     def url(self, **changed: Any) -> str:
-        """The address of this list with something changed."""
+        """Return the address of this list with something changed."""
         fields = {**self._asdict(), **changed}
         given = {name: value for name, value in fields.items() if value}
         return f"/?{urlencode(given)}" if given else "/"
@@ -115,7 +115,7 @@ class SearchPage(NamedTuple):
 
 
 def list_page(request: Request) -> Response:
-    """The list, or for a part of the page only its rows."""
+    """Return the list, or for a part of the page only its rows."""
     asked = PageRequest.of(request)
     site = site_of(request)
     values: dict[str, Any] = {"asked": asked, "ages": AGES, "orders": ORDERS, "statuses": CHOICES}
@@ -159,7 +159,7 @@ def _rows(site: Site, asked: PageRequest, after: str) -> tuple[list[SessionMetad
 
 
 def _search(hf: Holdfast, asked: PageRequest, start: int) -> SearchPage:
-    """Sessions by what was said in them, best first; a word that is being typed may go on."""
+    """Return sessions by what was said in them, best first; a word that is being typed may go on."""
     # Behind a quote or a bracket a star would be part of something else, or an error.
     query = f"{asked.q}*" if _PLAIN_END.search(asked.q) else asked.q
     wanted = asked.filters(dt.datetime.now(dt.UTC))

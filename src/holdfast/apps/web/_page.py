@@ -62,7 +62,7 @@ class Guest:
         self._notes = [*self._notes, note][-_NOTES_MAX:]
 
     def told(self) -> list[Note]:
-        """The notes that were left; once."""
+        """Return the notes that were left; once."""
         notes, self._notes = self._notes, []
         return notes
 
@@ -82,14 +82,14 @@ class Door:
         """Its name; cookies know no ports, and several apps may run."""
 
     def link(self) -> str:
-        """A new token that lets one browser in, once; the oldest of too many end."""
+        """Return a new token that lets one browser in, once; the oldest of too many end."""
         token = secrets.token_urlsafe(32)
         with self._lock:
             self._links = [*self._links, _digest(token)][-_LINKS_MAX:]
         return token
 
     def enter(self, token: str) -> str | None:
-        """The value of the cookie for a token that was not used yet; None for any other."""
+        """Return the value of the cookie for a token that was not used yet; None for any other."""
         given = _digest(token)
         with self._lock:
             # All are compared, so that the time tells nothing.
@@ -151,7 +151,7 @@ class Site:
 
 
 def site_of(request: Request) -> Site:
-    """The app that a request came to."""
+    """Return the app that a request came to."""
     site: Site = request.app.state.site
     return site
 
@@ -163,7 +163,7 @@ def guest_of(request: Request) -> Guest:
 
 
 def page(request: Request, template: str, status: int = 200, /, **values: Any) -> Response:
-    """A page, or a part of one, as a response. Blocking: rendering takes its time."""
+    """Return a page, or a part of one, as a response. Blocking: rendering takes its time."""
     site, guest = site_of(request), getattr(request.state, "guest", None)
     token = guest.form_token if guest else ""
     # A note is shown once; a part of a page has no place for it, and would swallow it.
@@ -203,24 +203,24 @@ def wants_part(request: Request) -> bool:
 
 
 def back_to(url: str) -> Response:
-    """After something was done: look at this page."""
+    """Redirect to this page after an action."""
     return RedirectResponse(url, 303)
 
 
 def session_url(id: str, part: str = "", **query: Any) -> str:
-    """The address of a session, or of a part of it."""
+    """Return the address of a session, or of a part of it."""
     given = {name: value for name, value in query.items() if value is not None}
     path = f"/s/{quote(id, safe='')}" + (f"/{part}" if part else "")
     return f"{path}?{urlencode(given)}" if given else path
 
 
 def _visible(value: Any) -> Any:
-    """Text as people may see it: nothing in it turns lines around or hides. Markup is ours."""
+    """Return text as people may see it: nothing in it turns lines around or hides. Markup is ours."""
     return neutralise(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _ticks(text: str) -> Markup:
-    """A sentence in which what stands between backticks is code."""
+    """Return a sentence in which what stands between backticks is code."""
     parts = neutralise(text).split("`")
     if len(parts) % 2 == 0:
         return escape(neutralise(text))
@@ -229,13 +229,13 @@ def _ticks(text: str) -> Markup:
 
 
 def in_words(value: Any) -> str:
-    """A value of a state as people read it: a todo by its mark and text, the rest as it is."""
+    """Return a value of a state as people read it: a todo by its mark and text, the rest as it is."""
     is_todo = isinstance(value, dict) and "status" in value
     return todo_in_words(value) if is_todo else value_in_words(value)
 
 
 def todo_in_words(todo: dict[str, Any]) -> str:
-    """A todo by its mark and text."""
+    """Return a todo by its mark and text."""
     status = str(todo.get("status", ""))
     mark = {"completed": "✓", "in_progress": "▸", "pending": "○"}.get(status, status)
     text = todo.get("content") or todo.get("text")
@@ -243,7 +243,7 @@ def todo_in_words(todo: dict[str, Any]) -> str:
 
 
 def value_in_words(value: Any) -> str:
-    """Any value: a text as it is, counts by their names, the rest as JSON."""
+    """Return a value as text: text unchanged, counts with their names, everything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict) and value and all(isinstance(one, int) for one in value.values()):

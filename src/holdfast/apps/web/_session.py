@@ -77,7 +77,7 @@ def conversation_page(request: Request) -> Response:
 
 
 def earlier_part(request: Request) -> Response:
-    """The items before those that are shown."""
+    """Return the items before those that are shown."""
     row = _row(request)
     window = read_window(site_of(request).hf, row.session_id, stop=_number(request, "stop"))
     return page(request, "part/earlier.html", row=row, window=window)
@@ -91,7 +91,7 @@ def tail_part(request: Request) -> Response:
 
 
 def timeline_page(request: Request) -> Response:
-    """Every event, with its raw JSON folded."""
+    """Return every event, with its raw JSON folded."""
     hf, row = site_of(request).hf, _row(request)
     kind = request.query_params.get("type", "")[:100]
     newest = next((event.seq for event in hf.events(row.session_id, reverse=True, limit=1)), -1)
@@ -119,7 +119,7 @@ def timeline_page(request: Request) -> Response:
 
 
 def event_page(request: Request) -> Response:
-    """One event, whole."""
+    """Return one event, whole."""
     row, event = _row(request), _event(request)
     text = _json(event)
     shown = {"event": event, "text": text[:_WHOLE_CHARS_MAX], "is_cut": len(text) > _WHOLE_CHARS_MAX}
@@ -127,13 +127,13 @@ def event_page(request: Request) -> Response:
 
 
 def event_json(request: Request) -> Response:
-    """One event as a file."""
+    """Return one event as a file."""
     event = _event(request)
     return _file(_json(event).encode(), f"{_id(request)}-{event.seq}.json")
 
 
 def media_file(request: Request) -> Response:
-    """A picture of a message as itself; anything else only as a file to keep."""
+    """Return a picture of a message as itself; anything else only as a file to keep."""
     media = media_of(_event(request))
     index = request.path_params["index"]
     if index >= len(media):
@@ -150,12 +150,12 @@ def media_file(request: Request) -> Response:
 
 
 def _state_at(hf: Holdfast, id: str, at: int) -> State:
-    """The state after an event; of a session without any, that of now."""
+    """Return the state after an event; of a session without any, that of now."""
     return hf.state(id, at=at if at >= 0 else None)
 
 
 def state_page(request: Request) -> Response:
-    """The state at any moment, and what changed since another one."""
+    """Return the state at any moment, and what changed since another one."""
     hf, row = site_of(request).hf, _row(request)
     newest = hf.state(row.session_id).seq
     asked = _number(request, "at")
@@ -174,14 +174,14 @@ def state_page(request: Request) -> Response:
 
 
 def branches_page(request: Request) -> Response:
-    """The session among those that it came from and that came from it."""
+    """Return the session among those that it came from and that came from it."""
     row = _row(request)
     family = read_family(site_of(request).hf, row.session_id)
     return page(request, "branches.html", row=row, formats=FORMATS, family=family)
 
 
 def compare_page(request: Request) -> Response:
-    """Two sessions side by side."""
+    """Show two sessions side by side."""
     hf = site_of(request).hf
     a, b = (request.query_params.get(name, "").strip()[:200] for name in "ab")
     if not a or not b:
@@ -190,7 +190,7 @@ def compare_page(request: Request) -> Response:
 
 
 def health_page(request: Request) -> Response:
-    """Every byte looked at, in plain words."""
+    """Return the page with a verification of every byte, in plain words."""
     hf, id, row = site_of(request).hf, _id(request), _row(request)
     report, trouble = None, None
     try:
@@ -205,7 +205,7 @@ def health_page(request: Request) -> Response:
 
 
 def export_file(request: Request) -> Response:
-    """The session in another format, as a file."""
+    """Return the session in another format, as a file."""
     format = request.query_params.get("format", "markdown")
     if format not in FORMATS:
         raise NotFound(f"there is no format {format[:40]!a}", remedy="Choose one of the menu.")
@@ -224,7 +224,7 @@ def _row(request: Request) -> SessionMetadata:
 
 
 def _number(request: Request, name: str) -> int | None:
-    """A position from the query; None for none, and for what is none."""
+    """Return a position from the query; None for none, and for what is none."""
     given = request.query_params.get(name, "")
     return min(int(given), 2**53) if given.isascii() and given.isdecimal() and len(given) < 17 else None
 
@@ -269,7 +269,7 @@ def _json(event: Event) -> str:
 
 
 def _file(content: bytes, name: str) -> Response:
-    """Bytes that a browser keeps and never shows; ids are letters, digits, dots and dashes only."""
+    """Return bytes that a browser keeps and never shows; ids are letters, digits, dots and dashes only."""
     headers = {"content-disposition": f'attachment; filename="{name}"', "content-security-policy": _SANDBOX}
     return Response(content, media_type="application/octet-stream", headers=headers)
 
@@ -305,7 +305,7 @@ class Family(NamedTuple):
 
 
 def read_family(hf: Holdfast, id: str) -> Family:
-    """Every session that comes from the same first one, while there is room. Raises NotFound."""
+    """Return every session that comes from the same first one, while there is room. Raises NotFound."""
     rows, is_cut = family(hf, id, _MEMBERS_MAX)
     parents = {row.session_id: row.parent for row in rows}
     depths: dict[str, int] = {}
@@ -418,7 +418,7 @@ def facts(state: State) -> Iterator[Fact]:
 
 
 def _recorded(raw: msgspec.Raw) -> str:
-    """A value as it was recorded; a text without its quotes."""
+    """Return a value as it was recorded; a text without its quotes."""
     try:
         return value_in_words(msgspec.json.decode(raw))
     except msgspec.DecodeError:

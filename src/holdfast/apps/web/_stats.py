@@ -62,7 +62,7 @@ class YearCalendar(NamedTuple):
 
 
 def figures_page(request: Request) -> Response:
-    """Tokens, cost, activity and tools."""
+    """Return tokens, cost, activity and tools."""
     site = site_of(request)
     name = request.query_params.get("range", "quarter")
     name = name if name in RANGES else "quarter"
@@ -95,7 +95,7 @@ def store_page(request: Request) -> Response:
 
 
 def calendar_of(days: dict[str, int], today: dt.date) -> YearCalendar:
-    """The year up to today; every day is there, also those without anything."""
+    """Return the year up to today; every day is there, also those without anything."""
     first = today - dt.timedelta(days=today.weekday() + 7 * (_WEEKS - 1))
     most = max(days.values(), default=0)
     cells, months = [], []
@@ -112,7 +112,7 @@ def calendar_of(days: dict[str, int], today: dt.date) -> YearCalendar:
 
 
 def charts_of(stats: Stats) -> list[Chart]:
-    """Tokens and cost of each period, as columns."""
+    """Return tokens and cost of each period, as columns."""
     starts = [one.start for one in stats.periods]
     given = [one.input_tokens + one.cache_read_tokens + one.cache_write_tokens for one in stats.periods]
     output = [one.output_tokens for one in stats.periods]

@@ -46,7 +46,7 @@ _BODY_BYTES_MAX = 1 << 20
 
 
 def make_app(site: Site, *, hosts: tuple[str, ...] = LOOPBACK) -> ASGIApp:
-    """The app behind every guard."""
+    """Return the app behind every guard."""
     app = Starlette(
         routes=_routes(),
         middleware=[Middleware(_Entrance, site=site)],
@@ -65,7 +65,7 @@ class _Entrance:
         self._site = site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, as ASGI has it."""
+        """Handle one ASGI request."""
         # The page that says that the door is closed has styles too.
         if scope["type"] != "http" or scope["path"].startswith("/static/"):
             await self._app(scope, receive, send)
@@ -207,7 +207,7 @@ LOGGER = logging.getLogger("holdfast.audit")  # lines go here, as those of the s
 
 
 def audited(request: Request, send: Send) -> Send:
-    """A ``send`` that notes what changes something, and every try at the door."""
+    """Return a ``send`` that notes what changes something, and every try at the door."""
     path = request.url.path
     if request.method in SAFE_METHODS and path != "/in":
         return send
@@ -238,7 +238,7 @@ _STREAMS_MAX = 64
 
 
 async def live_stream(request: Request) -> Response:
-    """Server-sent events: ``news`` with the newest event's number, ``ask``, ``state``."""
+    """Return a stream of server-sent events: ``news`` with the newest event's number, ``ask``, ``state``."""
     site = site_of(request)
     id = str(request.path_params["id"])
     given = request.query_params.get("after", "")

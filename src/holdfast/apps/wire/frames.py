@@ -25,7 +25,7 @@ class TooLong(NamedTuple):
 
 
 def next_lines(lines: Iterator[bytes]) -> bytes:
-    """The next lines, as many as are worth a write; nothing at the end."""
+    """Return the next lines, as many as are worth a write; nothing at the end."""
     found: list[bytes] = []
     size = 0
     for line in lines:
@@ -57,7 +57,7 @@ class Splitter:
         return found + self._hold(last)
 
     def end(self) -> list[bytes | TooLong]:
-        """The stream is over: a last line without its end is a line too."""
+        """Return the stream is over: a last line without its end is a line too."""
         found: list[bytes | TooLong] = []
         if not self._skipping:
             self._add(found, b"".join(self._parts))
@@ -196,7 +196,7 @@ def parse(line: bytes | TooLong) -> Frame:
 
 
 def encode(frame: Frame) -> bytes:
-    """The line of a frame, with its line feed."""
+    """Return the line of a frame, with its line feed."""
     try:
         return _encode(frame) + b"\n"
     # Half a surrogate pair, or a number that msgspec does not take: json writes both.
@@ -205,22 +205,22 @@ def encode(frame: Frame) -> bytes:
 
 
 def request(id: Any, method: str, params: Any) -> Frame:
-    """A call that wants an answer."""
+    """Return a call that wants an answer."""
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
 def notification(method: str, params: Any) -> Frame:
-    """A call that wants none."""
+    """Return a call that wants none."""
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
 def response(id: Any, result: Any) -> Frame:
-    """The answer to a call."""
+    """Return the answer to a call."""
     return {"jsonrpc": "2.0", "id": id, "result": result}
 
 
 def error_frame(id: Any, error: RpcError) -> Frame:
-    """The answer to a call that failed."""
+    """Return the answer to a call that failed."""
     body: Frame = {"code": error.code, "message": error.message}
     if error.data is not None:
         body["data"] = error.data
@@ -234,7 +234,7 @@ _LAST = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
 
 
 def utc(ms: int) -> str:
-    """A moment as RFC 3339 has it, to the millisecond; one that no calendar has is cut off."""
+    """Return a moment as RFC 3339 has it, to the millisecond; one that no calendar has is cut off."""
     try:
         when = _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:

@@ -205,7 +205,7 @@ class AgentProcess:
 
 
 def _watched(command: Sequence[str], cwd: str | None, env: Mapping[str, str] | None, watched: int) -> list[str]:
-    """The command with the watch; alone if it cannot be found, for the system to say why."""
+    """Return the command with the watch; alone if it cannot be found, for the system to say why."""
     name = command[0] if command else ""
     folders = [cwd or ""]
     if os.sep not in name:

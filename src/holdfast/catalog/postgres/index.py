@@ -74,7 +74,7 @@ class PostgresIndex(Index):
         self.note = None if has_trigrams else _NO_TRIGRAMS
 
     def mark(self) -> str:
-        """The mark that was set, by any machine."""
+        """Return the mark that any machine has set."""
         state = self._state()
         if state["generation"] != self._generation:
             self._words.clear()

@@ -33,7 +33,7 @@ class PostgresStatement(Statement):
         return key_of(text)
 
     def place(self, key: int | str, id: str) -> tuple[Any, str]:
-        """A sort key is not a column key here, and a cursor may hold any text."""
+        """Return the position of a row; a sort key is not a column key here, and a cursor may contain any text."""
         return _stored(key) if isinstance(key, str) else clamped(key), _stored(id)
 
 

@@ -70,7 +70,7 @@ class SqliteIndex(Index):
             self.clear()
 
     def mark(self) -> str:
-        """The fact of that name, after the mark of the prices by which costs were computed."""
+        """Return the fact of that name, after the mark of the prices by which costs were computed."""
         prices, _, mark = read_fact(self.connection, "mark").decode().partition("\n")
         if prices != self.price_mark:
             # Costs by other prices come from the kept tallies: no log is read for it.

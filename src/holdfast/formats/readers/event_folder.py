@@ -28,7 +28,7 @@ class EventFolder:
         return source.is_file and any(_is_event(value) for value in first_records(source, source.name)[:_LINES_SEEN])
 
     def read(self, source: Source) -> Iterator[Foreign]:
-        """The session: its id is the folder's name, else the file's."""
+        """Yield the session: its id is the folder's name, else the file's."""
         problems: list[str] = []
         lines = list(source.values(source.name, problems))
         drafts = [_draft(line, value) for line, value in lines]

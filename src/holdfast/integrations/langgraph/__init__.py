@@ -85,7 +85,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         before: Config | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Checkpoints, the newest first, of one thread or of all."""
+        """Yield checkpoints, the newest first, of one thread or of all."""
         found = self._find(config, filter or {}, named_in(before).id if before else None)
         return (one for named in islice(found, limit) if (one := self._show(named)) is not None)
 
@@ -204,7 +204,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         return (link["id"] for _, link in linked(self._library, TOOL))
 
     def _find(self, config: Config | None, filter: dict[str, Any], before: str | None) -> Iterator[NamedThread]:
-        """Checkpoints of one thread or of all, the newest of each first."""
+        """Yield checkpoints of one thread or of all, the newest of each first."""
         about = config["configurable"] if config else {}
         wanted_ns, wanted_id = about.get("checkpoint_ns"), about.get("checkpoint_id")
         ids: Iterable[str] = [named_in(config).thread_id] if config else self._ids()

@@ -354,7 +354,7 @@ def as_items(messages: list[ModelMessage]) -> list[dict[str, Any]]:
 
 
 def as_messages(items: list[dict[str, Any]]) -> list[ModelMessage]:
-    """Plain data as messages."""
+    """Return plain data as messages."""
     return ModelMessagesTypeAdapter.validate_python(items)
 
 

@@ -56,7 +56,7 @@ class FileDocuments(Documents):
         return None if data is None else (data, etag_of(data))
 
     def names(self, prefix: str = "") -> list[str]:
-        """The files below the key's directory that are documents; only the folder asked for."""
+        """Return the files below the key's directory that are documents; only the folder asked for."""
         folder, slash, begins = prefix.rpartition("/")
         if folder and not is_document_name(folder):
             return []

@@ -190,7 +190,7 @@ class FileLog(Log):
             FileForms(self._tree, self._parts).overwrite(directory, chunks, found)
 
     def generation(self) -> str:
-        """The file's inode: replacing changes it."""
+        """Return the file's inode: replacing changes it."""
         with self._tree.opened(self._parts, doing=f"looking at {self._name}") as directory:
             found = None if directory is None else look(self._disk, directory)
         return "" if found is None else str(found.mark)

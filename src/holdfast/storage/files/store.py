@@ -74,7 +74,7 @@ class FileStore(FlushingStore):
         return self.path if type(self._disk) is Disk else f"{self.path}#{id(self._disk)}"
 
     def log(self, key: str) -> FileLog:
-        """The key's ``events.jsonl``, or the files in its place."""
+        """Return the key's ``events.jsonl``, or the files in its place."""
         documents = self._documents.get(key) or self.documents(key)
         return FileLog(self._tree, _parts(key), documents)
 

@@ -103,13 +103,13 @@ class PostgresStore(LeasedStore):
             last = rows[-1]["key"]
 
     def entry(self, key: str) -> Entry | None:
-        """The entry of one key, with what this process has appended to it."""
+        """Return the entry of one key, with what this process has appended to it."""
         self._sender.catch_up(key)
         rows = self.link.fetch(_ENTRY, check_key(key))
         return _entry(rows[0]) if rows else None
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
-        """The keys that changed, by the transactions that were not finished at the mark."""
+        """Return the keys that changed, by the transactions that were not finished at the mark."""
         check_prefix(prefix)
         self._sender.catch_up()
         now = self.link.fetch(
@@ -127,7 +127,7 @@ class PostgresStore(LeasedStore):
         return Changes(new, frozenset(row["key"] for row in rows), listed=False)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
-        """Every key that has a name. Another thing of that name is recognised by its etag."""
+        """Return every key that has a name. Another thing of that name is recognised by its etag."""
         check_prefix(prefix)
         rows = self.link.fetch("SELECT key FROM names WHERE folder = $1", prefix)
         return {row["key"]: "" for row in rows}
@@ -223,7 +223,7 @@ class PostgresStore(LeasedStore):
         return kept[1]
 
     def location(self, key: str) -> str:
-        """The database, without its password, and the key in it."""
+        """Return the database, without its password, and the key in it."""
         parts = urlsplit(self.url)
         place = parts.netloc.rpartition("@")[2]
         return f"{urlunsplit((parts.scheme, place, parts.path, '', ''))}#{check_key(key)}"

@@ -73,13 +73,13 @@ class ObjectStore(LeasedStore):
         return next((other for other in self.spellings.others(check_key(key)) if self.exists(other)), None)
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
-        """Every key with a log; unchanged ones are not requested again."""
+        """Yield every key with a log; unchanged ones are not requested again."""
         check_prefix(prefix)
         self._sender.catch_up()
         yield from self._listing.entries(prefix)
 
     def entry(self, key: str) -> Entry | None:
-        """The entry of one key, with what this process has appended to it."""
+        """Return the entry of one key, with what this process has appended to it."""
         self._sender.catch_up(key)
         named = self.names.get(check_key(key))
         return None if named is None else self._listing.entry(key, named.name)

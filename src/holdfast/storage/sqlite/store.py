@@ -83,7 +83,7 @@ class SQLiteStore(LeasedStore):
         return tables.entry_of(rows[0]) if rows else None
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
-        """The keys that changed, by the number of each change and by its time."""
+        """Return the keys that changed, by the number of each change and by its time."""
         check_prefix(prefix)
         now_ms, identity = tables.now_ms(), self.database.identity()
         rows = self.database.read("SELECT version FROM store")
@@ -101,7 +101,7 @@ class SQLiteStore(LeasedStore):
         return Changes(next_mark, frozenset(row[0] for row in rows), listed=False)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
-        """Every key with any data, and the number of its row."""
+        """Return every key with any data, and the number of its row."""
         check_prefix(prefix)
         rows = self.database.read(
             "SELECT key, id FROM keys k WHERE folder = ? AND (generation > 0 OR EXISTS"

@@ -122,7 +122,7 @@ _NEEDED = {"text": ("text",), "image": ("data", "mimeType"), "resource_link": ("
 
 
 def read_prompt(blocks: list[dict[str, Any]], *, images: bool) -> str | list[dict[str, Any]]:
-    """The blocks of a prompt as a text, or in neutral form. Raises RpcError."""
+    """Return the blocks of a prompt as a text, or in neutral form. Raises RpcError."""
     for block in blocks:
         _check_block(block, images=images)
     content: str | list[dict[str, Any]] = clean({"content": prompt_content(blocks)})["content"]
@@ -173,7 +173,7 @@ OPTIONS: dict[str, tuple[str, bool, Scope]] = {
 
 
 def mode_state(current: str) -> dict[str, Any]:
-    """The modes as an editor shows them."""
+    """Return the modes as an editor shows them."""
     available = [{"id": id, "name": name, "description": about} for id, (name, about) in MODES.items()]
     return {"currentModeId": current, "availableModes": available}
 
@@ -218,7 +218,7 @@ class EditorAccess:
         self._folder = Folder(root)
 
     def path(self, given: str) -> str:
-        """The absolute path of something below the root. Raises Forbidden for anything else."""
+        """Return the absolute path of something below the root. Raises Forbidden for anything else."""
         if not given or "\0" in given:
             raise UsageError("a path is a text without NUL")
         whole = os.path.normpath(os.path.join(self.root, given))
@@ -228,7 +228,7 @@ class EditorAccess:
         return whole
 
     async def read(self, given: str) -> str:
-        """The text of a file: as the editor has it, with what is not saved yet, if it lends it."""
+        """Return the text of a file: as the editor has it, with what is not saved yet, if it lends it."""
         path = self.path(given)
         if not self.capabilities.reads:
             data = await asyncio.to_thread(self._folder.read, self._relative(path), _FILE_CHARS_MAX)
@@ -244,7 +244,7 @@ class EditorAccess:
         return plain_text(content)
 
     async def read_if_there(self, given: str) -> str | None:
-        """The text of a file; None if it is not there, or cannot be read, for whatever reason."""
+        """Return the text of a file; None if it is not there, or cannot be read, for whatever reason."""
         try:
             # Editors show their users what fails, so nothing is asked for that is not there.
             return await self.read(given) if self._is_there(given) else None

@@ -181,7 +181,7 @@ class AgentServer:
         return {}  # nobody has to
 
     async def _begin(self, id: str | None, wish: editor.NewSessionParams) -> Any:
-        """A session that is new to the editor: where it works is on record."""
+        """Return a session that is new to the editor: where it works is on record."""
 
         def opened() -> Session:
             # Kept on the thread: a request that is given up meanwhile loses no open session.
@@ -291,12 +291,12 @@ class AgentServer:
             self._live.pop(live.id, None)
 
     def _alone(self, session_id: str) -> asyncio.Lock:
-        """One at a time opens, closes or deletes a session."""
+        """Return a lock under which sessions are opened, closed or deleted one at a time."""
         return self._locks.setdefault(session_id, asyncio.Lock())
 
 
 def read_servers(given: list[Any]) -> list[McpServer]:
-    """The servers that an editor describes, of which every call asks; what describes none is passed over."""
+    """Return the servers that an editor describes, of which every call asks; what describes none is passed over."""
     found = []
     for one in given:
         with contextlib.suppress(msgspec.ValidationError, RecursionError):
@@ -327,7 +327,7 @@ def _explained(error: Exception) -> RpcError:
 
 
 def serve_agent(place: str | None, kit: editor.EditorKit) -> None:
-    """Be an agent on standard input and output. Raises as ``holdfast.open``."""
+    """Serve as an agent on standard input and output. Raises as ``holdfast.open``."""
     from holdfast.apps.watched import watch
 
     with Holdfast(place, redaction="mark") as hf:

@@ -124,7 +124,7 @@ class Live:
         await asyncio.to_thread(self._host.let_go, self.id, used=True)
 
     async def use_servers(self, servers: list[McpServer]) -> None:
-        """Have these MCP servers from now on; a turn that is under way goes on with those that it has."""
+        """Use these MCP servers from now on; a running turn keeps its own."""
         # A running turn holds the tools of the servers that it began with.
         before = self._servers
         if self.is_busy or servers == ([] if before is None else before.given):
@@ -203,7 +203,7 @@ class Live:
 
     # -- modes and permissions ---------------------------------------------------------------
     def set_mode(self, mode: str) -> None:
-        """Work in another mode from now on. Raises RpcError if there is none of that name."""
+        """Switch to another mode. Raises RpcError if there is none with that name."""
         if mode not in MODES:
             known = ", ".join(MODES)
             raise RpcError(INVALID_PARAMS, f"there is no mode {mode[:40]!a}; there are {known}")
@@ -213,7 +213,7 @@ class Live:
             self._note({"sessionUpdate": "current_mode_update", "currentModeId": mode}, "holdfast")
 
     def _check_may_change(self) -> None:
-        """An approval for the session may be older than the mode."""
+        """Check that the mode allows changes, since an approval for the session may be older than the mode."""
         if self.mode == READ_ONLY:
             raise Forbidden("the session is in the mode read-only", remedy="Only read.")
 
@@ -381,7 +381,7 @@ class Live:
         self._note({**shown, "locations": [{"path": part["path"]} for part in content]}, "agent")
 
     def _show_terminal(self, call_id: str, content: list[dict[str, Any]]) -> None:
-        """Not recorded: to another editor, or to this one tomorrow, the id says nothing."""
+        """Show a terminal; not recorded, because the id means nothing to another editor or later."""
         self._shaped.add(call_id)
         self._send({"sessionUpdate": "tool_call_update", "toolCallId": call_id, "content": content})
 
@@ -432,7 +432,7 @@ def _chosen(outcome: Any) -> UserAnswer:
 
 
 async def _end_of(turn: HostedTurn) -> dict[str, Any]:
-    """The answer to the prompt of a turn; if its request is cancelled, the turn is."""
+    """Return the answer to the prompt of a turn; if its request is cancelled, the turn is."""
     try:
         ended: dict[str, Any] = await turn.finish()
         return ended
@@ -447,7 +447,7 @@ _STOPS = {"length": "max_tokens", "content_filter": "refusal"}
 
 
 def end_of(result: RunResult) -> dict[str, Any]:
-    """The answer to a prompt: why it stopped, and what it used."""
+    """Return the answer to a prompt: why it stopped, and what it used."""
     usage = result.usage
     figures = {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens}
     figures["totalTokens"] = usage.total_tokens

@@ -45,7 +45,7 @@ class FileHandler(Protocol):
     writes: bool
 
     def read(self, path: str) -> str:
-        """The text of a file."""
+        """Return the text of a file."""
 
     def write(self, path: str, content: str) -> None:
         """Write a file."""
@@ -55,7 +55,7 @@ class TerminalHandler(Protocol):
     """Runs commands for an agent: the ``terminal/*`` methods of the protocol."""
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """``create``, ``output``, ``wait_for_exit``, ``kill`` or ``release``, and its result."""
+        """Run ``create``, ``output``, ``wait_for_exit``, ``kill`` or ``release``, and return its result."""
 
 
 class Files:
@@ -72,7 +72,7 @@ class Files:
         self.writes = writes
 
     def read(self, path: str) -> str:
-        """The text of a file. Raises NotFound, Forbidden, TooLarge."""
+        """Return the text of a file. Raises NotFound, Forbidden, TooLarge."""
         return self._folder.read(path, _FILE_BYTES_MAX).decode("utf-8", "replace")
 
     def write(self, path: str, content: str) -> None:
@@ -108,7 +108,7 @@ class Requests:
         return {"protocolVersion": 1, "clientCapabilities": offered, "clientInfo": about}
 
     async def answer(self, method: str, params: Any, cancelled: asyncio.Event) -> Any:
-        """The result. Raises RpcError."""
+        """Return the result. Raises RpcError."""
         if not isinstance(params, dict):
             raise RpcError(rpc.INVALID_PARAMS, "params must be an object")
         if method == "session/request_permission":
@@ -170,7 +170,7 @@ class Requests:
 
 
 def _lines(text: str, params: Mapping[str, Any]) -> str:
-    """The lines that were asked for: from ``line`` on (counted from 1), at most ``limit``."""
+    """Return the lines that were asked for: from ``line`` on (counted from 1), at most ``limit``."""
     line, limit = params.get("line"), params.get("limit")
     if not isinstance(line, int) and not isinstance(limit, int):
         return text
@@ -204,7 +204,7 @@ class Provider(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, given: Provider | str | Sequence[str]) -> Provider:
-        """A provider, a command line as in a shell, or the words of one. Raises UsageError."""
+        """Return a provider, a command line as in a shell, or the words of one. Raises UsageError."""
         if isinstance(given, Provider):
             return given
         if not isinstance(given, str):

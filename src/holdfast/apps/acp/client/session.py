@@ -255,7 +255,7 @@ class AcpSession:
 
     # -- what the agent says ---------------------------------------------------------------------
     def _hear(self, frame: Frame) -> None:
-        """One frame, in wire order. What is to be recorded is held until the batch is read."""
+        """Handle one frame, in wire order. Its records are held until the batch is read."""
         channel, update = self._channel, rpc.member(frame, "params", "update")
         is_update = frame["method"] == "session/update" and isinstance(rpc.member(update, "sessionUpdate"), str)
         if channel is None:
@@ -350,7 +350,7 @@ class AcpSession:
             await self._cut_off(reason)
 
     async def _cut_off(self, reason: str) -> None:
-        """The turn will never be answered: record it, and tell who waits."""
+        """Record that the turn will never be answered, and notify its waiters."""
         channel, turn = self._channel, self._turn
         if channel is not None:
             channel.cut_off(reason)

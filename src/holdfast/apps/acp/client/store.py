@@ -63,7 +63,7 @@ class SessionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The newest event that it knows; -1 if it did not come from a log."""
 
     def to_json(self, *, compress_from: int = _COMPRESSED_FROM) -> bytes:
-        """The snapshot as JSON; as gzip of it from so many bytes on."""
+        """Return the snapshot as JSON; as gzip of it from so many bytes on."""
         data = msgspec.json.encode(self)
         return data if len(data) < compress_from else zlib.compress(data, wbits=_GZIP_WBITS)
 
@@ -88,7 +88,7 @@ class SessionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _fold_snapshot(session_id: str, state: State, events: Iterable[Event]) -> SessionSnapshot:
-    """The view of a session, from its state and its events. Raises Damaged if any is missing."""
+    """Return the view of a session, from its state and its events. Raises Damaged if any is missing."""
     links = state.links.get("acp", [])
     return SessionSnapshot(
         session_id=session_id,
@@ -106,7 +106,7 @@ def _fold_snapshot(session_id: str, state: State, events: Iterable[Event]) -> Se
 
 
 def metrics_of(state: State) -> SessionMetrics:
-    """Tokens as the agent reported them; a prompt is a request whether or not it reported any."""
+    """Return tokens as the agent reported them; a prompt is a request whether or not it reported any."""
     usage = state.usage
     return SessionMetrics(
         tokens_in=usage.input_tokens,
@@ -172,7 +172,7 @@ def _migrated(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_version_1(old: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 kept the agent's part below ``provider_state``, and contents as plain text."""
+    """Convert version 1, which has the agent's part below ``provider_state``, and contents as plain text."""
     names = ("acp_session_id", "messages", "current_task", "metrics")
     part = {**(old.get("provider_state") or {}), **{name: old[name] for name in names if name in old}}
     messages = part.get("messages") or []
@@ -199,7 +199,7 @@ def _from_version_1(old: dict[str, Any]) -> dict[str, Any]:
 
 
 def _old_metrics(metrics: Mapping[str, Any]) -> dict[str, int]:
-    """Their names were those of Go fields on disk, and of JSON in the design."""
+    """Return metrics of early versions, whose names were those of Go fields or of JSON."""
 
     def read(go: str, plain: str) -> Any:
         return metrics.get(go, metrics.get(plain))
@@ -298,7 +298,7 @@ def _key(message: SnapshotMessage) -> tuple[str, bytes]:
 
 
 def _event(message: SnapshotMessage) -> Event:
-    """A message as it was said, and when."""
+    """Return a message as it was said, and when."""
     if message.role not in ("user", "assistant"):
         raise UsageError(f"{message.role!r} is no role of a message: user or assistant")
     data = {"role": message.role, "content": message.content}
@@ -387,7 +387,7 @@ class Snapshotter:
         self._autos.pop(session_id, None)
 
     def restore(self, session_id: str) -> SessionSnapshot:
-        """A session as it was left. Raises NotFound, TooNew, Damaged."""
+        """Return a session as it was left. Raises NotFound, TooNew, Damaged."""
         begun = time.monotonic()
         try:
             found = self.store.load(session_id)
@@ -422,5 +422,5 @@ class _Auto:
     session: Session
 
     def take(self) -> None:
-        """Called by the timer."""
+        """Take a snapshot when the timer fires."""
         self.owner.try_snapshot(self.session)

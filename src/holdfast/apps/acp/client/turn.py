@@ -85,7 +85,7 @@ class PromptTurn:
             self._cancel(self)
 
     async def aclose(self) -> None:
-        """No more updates are wanted: the rest is recorded, and the agent asked to stop."""
+        """Stop delivering updates: ask the agent to stop, and record the rest."""
         self._abandoned = True
         self._forget()
         self.cancel()
@@ -105,7 +105,7 @@ class PromptTurn:
             self._updates.put_nowait(update)
 
     async def end(self, stop_reason: str, usage: dict[str, Any] | None = None) -> None:
-        """The agent has answered."""
+        """End the turn with the agent's answer."""
         if not self.ended.done():
             text = "".join(self._words)
             self.ended.set_result(Answer(text=text, stop_reason=stop_reason, usage=usage or {}))
@@ -145,7 +145,7 @@ class Handover:
         """Held while something is recorded and handed over, for the order of it."""
 
     def put(self, update: Update, said: Said) -> None:
-        """An update that is to be recorded; ``said`` is what the session had said with it."""
+        """Add an update to be recorded; ``said`` is the text that the session had with it."""
         self._waiting.append((update, said))
 
     async def give(self, channel: Channel) -> None:

@@ -147,7 +147,7 @@ class Proxy:
         }
 
     async def _make(self, make: Callable[[Frame], Awaitable[Channel]], params: Frame) -> Frame:
-        """A session on both sides."""
+        """Return a session on both sides."""
         _check_cwd(params)
         channel = await make(params)
         return {**channel.answer, "sessionId": channel.id}
@@ -307,7 +307,7 @@ class Proxy:
             await self._editor.drain()
 
     async def _enqueue(self, frame: Frame, params: Frame) -> None:
-        """A request about a session: after all others about it."""
+        """Queue a request about a session after all others about it."""
         try:
             channel = await self._sessions.get({"sessionId": params.get("sessionId")})
         except (RpcError, HoldfastError) as error:
@@ -357,7 +357,7 @@ class Proxy:
                     channel.commit()
 
     async def _pass_on(self, frame: Frame, params: Frame) -> None:
-        """A request that is about no session."""
+        """Pass on a request that concerns no session."""
         try:
             await self._agent.ready()
             answered = partial(self._agent_answered, None, frame)
@@ -383,7 +383,7 @@ class Proxy:
             self._agent.tell(method, params)
 
     async def _enqueue_told(self, frame: Frame, id: str) -> None:
-        """After the requests before it, even if the session is only being opened for them."""
+        """Queue a notification after earlier requests, even if the session is still being opened for them."""
         channel = await self._sessions.find(id)
         if channel is not None:
             channel.enqueue(partial(self._tell_agent, channel, frame))
@@ -438,7 +438,7 @@ class Proxy:
                 await self._sessions.attach(channel)
 
     async def _break(self, channel: Channel, error: HoldfastError) -> None:
-        """The store took nothing: the turn ends here, and the next request opens it anew."""
+        """End the turn after a failure of the store; the next request opens the session again."""
         if channel.broken is not None:
             return
         channel.broken = error
@@ -479,7 +479,7 @@ class Proxy:
 
 
 def _check_cwd(params: Frame) -> None:
-    """The protocol wants an absolute path: what is relative means another place to each side."""
+    """Refuse a relative path, which each side would resolve differently; the protocol requires absolute ones."""
     cwd = params.get("cwd")
     if "cwd" in params and not (isinstance(cwd, str) and os.path.isabs(cwd) and "\0" not in cwd):
         raise RpcError(rpc.INVALID_PARAMS, "cwd is an absolute path")
@@ -492,7 +492,7 @@ def serve_proxy(
     window_tokens: int | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Be the proxy of one agent on standard input and output. Raises as ``holdfast.open``."""
+    """Serve as the proxy of one agent on standard input and output. Raises as ``holdfast.open``."""
     with Holdfast(place, redaction="mark") as hf:
         watch(hf)
         launch, window = partial(AgentProcess.start, command), window_tokens or WINDOW_TOKENS

@@ -53,7 +53,7 @@ class ProxySessions:
 
     # -- opening ---------------------------------------------------------------------------------
     async def new(self, params: Frame) -> Channel:
-        """A new session, on both sides. Raises RpcError."""
+        """Return a new session, on both sides. Raises RpcError."""
         if "cwd" not in params:
             raise RpcError(rpc.INVALID_PARAMS, "cwd is missing")
         await self._agent.ready()
@@ -73,7 +73,7 @@ class ProxySessions:
 
     @contextlib.asynccontextmanager
     async def _or_closed(self, channel: Channel) -> AsyncIterator[None]:
-        """A session that cannot be had as it was asked for is not kept open."""
+        """Close the session if the block fails."""
         try:
             yield
         except BaseException:
@@ -87,7 +87,7 @@ class ProxySessions:
             self._editor.write(b"".join(muted))
 
     async def get(self, params: Frame, *, looks: bool = True) -> Channel:
-        """The session that a request names, opened if it is not yet. Raises RpcError.
+        """Return the session that a request names, opened if it is not yet. Raises RpcError.
 
         ``looks`` is whether the log is looked at for the agent that has the session.
         """
@@ -105,12 +105,12 @@ class ProxySessions:
         return channel
 
     async def find(self, id: str) -> Channel | None:
-        """The session that a notification names, if it is open or being opened."""
+        """Return the session that a notification names, if it is open or being opened."""
         async with self._alone(id):
             return self.by_id.get(id)
 
     def _alone(self, id: str) -> asyncio.Lock:
-        """Frames about a session that is being opened wait for it, in wire order."""
+        """Return the lock on which frames about a session wait, in wire order, while it is being opened."""
         return self._opening.setdefault(id, asyncio.Lock())
 
     def _open(self, id: str) -> Session:
@@ -165,7 +165,7 @@ class ProxySessions:
             self.warn(channel, f"{about} It is told {part} with your next message.")
 
     async def _set_again(self, channel: Channel) -> None:
-        """Modes and options that the user has chosen hold for an agent that forgot them, too."""
+        """Set the modes and options that the user has chosen again for an agent that has lost them."""
         for setting in list(channel.settings.values()):
             try:
                 params = {**setting["params"], "sessionId": channel.agent_id}
@@ -176,7 +176,7 @@ class ProxySessions:
                 continue  # it may know that mode no more; nothing is lost by it
 
     async def before_prompt(self, channel: Channel) -> None:
-        """A replay that is still coming is waited for; from now on the agent speaks anew."""
+        """Wait for a replay that is still running; after it the agent sends new messages."""
         missing = await tell_missing(self._hf, channel, self._window_tokens, self._waits)
         if missing is not None and missing.is_told:
             about = f"{self._agent.name} has lost the end of this conversation."
@@ -228,7 +228,7 @@ class ProxySessions:
         return min((event.seq for event in newest), default=0)
 
     async def fork(self, params: Frame) -> Channel:
-        """A branch of a session, on both sides. Raises RpcError."""
+        """Return a branch of a session, on both sides. Raises RpcError."""
         parent_id = session_id_of(params)
         at = rpc.member(params, "_meta", "holdfast", "at")
         if at is not None and not _is_count(at):
@@ -279,7 +279,7 @@ class ProxySessions:
         await channel.close()
 
     def agent_is_gone(self) -> None:
-        """No session is with the agent any more."""
+        """Forget which sessions the agent has, because it ended."""
         self.by_agent.clear()
         for channel in self.by_id.values():
             channel.doubtful = channel.doubtful or channel.agent_id is not None

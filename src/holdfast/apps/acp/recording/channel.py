@@ -40,7 +40,7 @@ def open_session(hf: Holdfast, id: str | None, *, resume: Resume) -> Session:
 
 
 def long_limits(limits: Limits) -> Limits:
-    """The limits with room for whatever an agent says."""
+    """Return the limits with room for whatever an agent says."""
     found: Limits = msgspec.structs.replace(limits, **_LONG)
     return found
 
@@ -69,7 +69,7 @@ class Ending:
         return ending
 
     def take(self, event: Event) -> None:
-        """The next event, of whatever type."""
+        """Take the next event, of any type."""
         if event.type not in _TURNING:
             return
         if event.type in ("user", "closed"):
@@ -79,7 +79,7 @@ class Ending:
             self._link = (data.get("agent"), data.get("id"))
 
     def known_id(self, agent: str) -> str | None:
-        """The agent's own id of the session, if that agent was there until the end.
+        """Return the agent's own id of the session, if that agent was there until the end.
 
         None if another one went on with it, or if it is a branch: then the agent's own session is
         another conversation.
@@ -203,14 +203,14 @@ class Channel:
         self.heard_at = time.monotonic()
 
     def hear_replay(self, update: dict[str, Any]) -> None:
-        """A piece of the replay, which is not for the editor."""
+        """Take a piece of the replay, which is not passed to the editor."""
         self.swallowed += 1
         self.heard_at = time.monotonic()
         if self.heard is not None:
             self.heard.take(update)
 
     def attached(self, agent: str, taken: Attached) -> None:
-        """The agent has the session; some replay it even if they were not asked to."""
+        """Note that the agent has the session; some agents replay it even if not asked to."""
         self.swallowing, self.doubtful = taken.how != "new", False
         if taken.how != "load":
             self.heard = None  # there is no replay that would have to be whole
@@ -234,7 +234,7 @@ class Channel:
 
     # -- recording -------------------------------------------------------------------------------
     def addressed(self, line: bytes) -> bytes | None:
-        """A line of the agent as a line for the editor; None if its id is not where it mostly is.
+        """Return a line of the agent as a line for the editor; None if its id is not where it mostly is.
 
         Only for lines that are known to hold an update and nothing else.
         """
@@ -367,7 +367,7 @@ class Channel:
         return "".join(piece.get("content", "") for piece in pieces if "kind" not in piece)
 
     def cut_off(self, reason: str) -> list[OpenCall]:
-        """The agent died in mid-turn: record it, and give the calls that were open."""
+        """Record that the agent died during a turn, and return the open calls."""
         calls = self.notes.open_calls
         recorded = [call for call in calls if call.is_recorded]
         told = [undone(call.data(), call.stage, self._cwd) for call in recorded]

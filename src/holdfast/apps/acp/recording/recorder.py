@@ -214,7 +214,7 @@ class Notes:
             self._first = recorded[at].seq
 
     def interrupted(self) -> Taken:
-        """The agent died: what it was saying stays as it came, what it was doing is forgotten."""
+        """Note that the agent died: its streamed text is kept, and its open calls are forgotten."""
         self._forget_message()
         self._open.clear()
         self._ended.clear()
@@ -249,7 +249,7 @@ class Notes:
         return Taken([*events, ("turn_end", data)], barrier=True)
 
     def _question(self, frame: Any) -> list[Draft]:
-        """The user is asked about a call: on record now, since nothing else may ever tell of it."""
+        """Record a question to the user about a call now, since no later record of it may follow."""
         about = member(frame, "params", "toolCall")
         call = self._take(about)
         if call is None:
@@ -292,7 +292,7 @@ class Notes:
         return Taken(events)
 
     def words(self, text: str, kind: str, message_id: str | None, *, before: Draft | None = None) -> list[Draft]:
-        """Text of a message as it came, ``kind`` being "text" or "thinking".
+        """Return text of a message as it came, ``kind`` being "text" or "thinking".
 
         ``before`` is the draft before it, if that is not recorded yet: words of the same message
         are added to it, and nothing is given back.
@@ -329,7 +329,7 @@ class Notes:
         return Taken([*self._close(), ("assistant", data)])
 
     def _close(self) -> list[Draft]:
-        """The whole of what was streamed; text that is too much for one message stays streamed."""
+        """Record the streamed text as a message; text that is too long for one message stays streamed."""
         if not self._parts:
             return []
         text, thinking = "".join(self._parts), self._kind == "thinking"

@@ -31,7 +31,7 @@ _REQUEST = {"jsonrpc", "id", "method", "params"}
 
 
 def clean(data: dict[str, Any], *, limits: Limits = _LIMITS) -> dict[str, Any]:
-    """The data in the form that a session takes.
+    """Return the data in the form that a session takes.
 
     U+0000 and lone surrogates become U+FFFD; NaN, infinities and endless integers become their text; what is nested
     too deep becomes its JSON text. Nothing is left out. What a session takes already comes back equal.
@@ -74,7 +74,7 @@ def _digits(value: int) -> str:
 
 
 def _json_text(value: Any) -> str:
-    """The JSON of a value of any depth: encoders give up where a parser did not."""
+    """Return the JSON of a value of any depth: encoders give up where a parser did not."""
     # With a stack of our own: what is nested so deep would exhaust the interpreter's.
     parts: list[str] = []
     waiting: list[Any] = [(value,)]
@@ -97,7 +97,7 @@ def _json_text(value: Any) -> str:
 
 
 def _bracketed(opening: str, groups: list[list[Any]], closing: str) -> list[Any]:
-    """The parts of an object or array, last first."""
+    """Return the parts of an object or array, last first."""
     parts: list[Any] = [opening]
     for number, group in enumerate(groups):
         parts += [",", *group] if number else group
@@ -117,7 +117,7 @@ def mask_servers(servers: Any) -> Any:
 
 
 def without_secrets(value: Any, *, depth: int = _DEPTH_MAX) -> Any:
-    """The value with every list of MCP servers in it masked."""
+    """Return the value with every list of MCP servers in it masked."""
     if depth and isinstance(value, dict):
         return {
             key: mask_servers(each) if key == "mcpServers" else without_secrets(each, depth=depth - 1)
@@ -140,7 +140,7 @@ def _mask_values(value: Any) -> Any:
 
 
 def _mask_address(url: Any) -> Any:
-    """An address without the password, query and fragment that it may hold."""
+    """Return an address without the password, query and fragment that it may hold."""
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]

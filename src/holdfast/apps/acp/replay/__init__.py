@@ -58,7 +58,7 @@ def _keep_memory() -> None:
 
 
 def list_sessions(hf: Holdfast, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of ``session/list``, newest first. Raises RpcError for a cursor that is none."""
+    """Return one page of ``session/list``, newest first. Raises RpcError for a cursor that is none."""
     cwd, cursor = params.get("cwd"), params.get("cursor")
     if not isinstance(cursor, str | None):
         raise RpcError(INVALID_PARAMS, "a cursor is a text")

@@ -114,7 +114,7 @@ def plain(event: Event) -> dict[str, Any]:
 
 
 def decode_texts(pieces: list[DeltaData]) -> list[str]:
-    """The words of some pieces; nothing if they are not all text."""
+    """Return the words of some pieces; nothing if they are not all text."""
     try:
         texts = _decode_texts(b"\n".join([piece.content for piece in pieces]))
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -207,14 +207,14 @@ class Some:
         return self._load()
 
     def event(self, seq: int) -> Event:
-        """One of them."""
+        """Return one of them."""
         return self.events[seq - self.first]
 
 
 def read_some(
     log: Log, first: int, stop: int, documents: Documents, *, block_bytes: int = _BLOCK_BYTES
 ) -> Iterator[Some]:
-    """The events with ``first <= seq < stop``, with their payloads, some at a time.
+    """Yield the events with ``first <= seq < stop``, with their payloads, some at a time.
 
     Each block of the log is verified and decoded with one call, and a batch is not waited for:
     below ``stop`` everything has to be whole. From the first block on that is not of the usual
@@ -242,7 +242,7 @@ def read_some(
 
 
 def in_some(events: Iterator[Event]) -> Iterator[Some]:
-    """Events that have their payloads, some at a time."""
+    """Yield events that have their payloads, some at a time."""
     while found := list(islice(events, _AT_ONCE)):
         size = found[-1].seq - found[0].seq + 1  # some in between may be lost
         yield Some(found[0].seq, size, partial(list, found))
@@ -306,7 +306,7 @@ class OtherLine(EventLine, gc=False, kw_only=True):
     data: msgspec.Raw = _NOTHING
 
     def event(self) -> Event:
-        """The event of it, without its time."""
+        """Return the event of it, without its time."""
         return Event(str(self.__struct_config__.tag), self.seq, raw=self.data)
 
 

@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def whole_update(piece: DeltaLine, final: FinalLine) -> bytes:
-    """The update for a message of text that one piece holds all of; nothing if it is not so.
+    """Return the update for a message of text that one piece holds all of; nothing if it is not so.
 
     Nothing has to be decided about such a message: it covers that piece and no other. The bytes are
     those of the log: nothing is decoded.
@@ -67,7 +67,7 @@ class Output:
         self._seq = -1
 
     def collect(self) -> bytes:
-        """The lines that were gathered since the last time."""
+        """Return the lines that were gathered since the last time."""
         self._end_lines()
         found = b"".join(self._lines)
         self._lines.clear()
@@ -82,12 +82,12 @@ class Output:
             self._end_lines(b',"_meta":{"holdfast":{"seq":%d}}' % seq)
 
     def tell_all(self, updates: list[dict[str, Any]], seq: int) -> None:
-        """Several updates of one event: only with the last has all of it been told."""
+        """Add several updates of one event, which is complete with the last of them."""
         for left, update in enumerate(updates, 1 - len(updates)):
             self.tell(_encode(update), seq - 1 if left else seq)
 
     def tell_odd(self, params: dict[str, Any], seq: int) -> None:
-        """A frame with more members than usual keeps them."""
+        """Add a frame with unusual members, which are kept."""
         self.flush()
         params = {**params, "sessionId": self._session_id}
         if self.marks:
@@ -96,7 +96,7 @@ class Output:
         self._lines.append(_encode(notification("session/update", params)) + b"\n")
 
     def say(self, text: str, kind: str, message_id: str | None, seq: int) -> None:
-        """Words, told together with those before if they are of the same message."""
+        """Add text, joined with the text before it if it belongs to the same message."""
         size = len(text) if text.isascii() else len(text.encode())
         if self.texts and (
             kind != self._kind or message_id != self._message_id or self._size + size > _CHUNK_BYTES_MAX

@@ -45,7 +45,7 @@ Watch = Callable[[Event], None]
 def replay(
     events: Iterable[Event], session_id: str, *, close_open: bool = True, marks: bool = False, stop: int | None = None
 ) -> Iterator[bytes]:
-    """The lines, each with its line feed, that tell an editor of these events, in order.
+    """Yield the lines, each with its line feed, that tell an editor of these events, in order.
 
     The events' payloads have to be with them (``resolve_blobs``). ``close_open`` ends tool calls
     that never ended as failed, where their turn broke off. With ``marks`` each line says in
@@ -144,7 +144,7 @@ class _Teller:
         self._calls.follow(found.calls[followed:])
 
     def _tell_all(self, some: Some, updates: list[Update], whole: int) -> None:
-        """Updates as they came; ``whole`` is the event of the last message among them."""
+        """Add updates as received; ``whole`` is the event of the last message among them."""
         if self._pieces:
             self._take_pieces(some)
         if updates:
@@ -193,7 +193,7 @@ class _Teller:
 
     # -- what nearly all events are --------------------------------------------------------------
     def _take_pieces(self, some: Some) -> None:
-        """Pieces of messages, as many as belong together at once."""
+        """Take pieces of messages, as many at once as belong together."""
         for message, group in groupby(self._pieces, key=lambda piece: piece.data.message):
             pieces = list(group)
             texts = [] if message is None else decode_texts([piece.data for piece in pieces])
@@ -206,7 +206,7 @@ class _Teller:
         self._pieces.clear()
 
     def _take_final(self, some: Some, line: FinalLine) -> None:
-        """A whole message, which nearly always is what its pieces were."""
+        """Take a whole message, which is nearly always equal to its pieces."""
         if self._pieces:
             self._take_pieces(some)
         final, first = line.data, line.data.covers_from
@@ -267,7 +267,7 @@ class _Teller:
         run: str | None = None,
         agent: Any = None,
     ) -> None:
-        """Words that came with some events."""
+        """Take text that came with some events."""
         self._streams.add(run, agent, kind, pieces)
         kind = "thinking" if kind == "thinking" else "assistant"
         text = "".join([piece for _, piece in pieces])
@@ -373,7 +373,7 @@ class _Teller:
         return [*rest, *(one for one in updates if not words.is_text(one, chunk))]
 
     def _complete(self, kind: str, whole: str, first: int, message_id: str | None, seq: int) -> None:
-        """The end of a message is said now if its pieces lack it."""
+        """Add the end of a message if its pieces lack it."""
         if not self._told.get(kind):
             self.out.flush()
         if rest := self._untold(kind, whole, first):
@@ -457,14 +457,14 @@ class Standing:
         self._title: str | None = None
 
     def take(self, kind: str, update: bytes) -> None:
-        """An update of a standing kind."""
+        """Take an update of a state, of which only the last counts."""
         if kind == _TITLED:  # what one leaves out stays as it was
             told = json.loads(self._newest.get(kind, b"{}"))
             update = _encode({"sessionUpdate": kind, **told, **json.loads(update)})
         self._newest[kind] = update
 
     def name(self, title: Any, *, auto: bool) -> None:
-        """A title; the user's own wins, and None takes it back."""
+        """Set a title; the user's own has priority, and None removes it."""
         if not auto:
             self._title = title if isinstance(title, str) else None
         elif isinstance(title, str):

@@ -58,7 +58,7 @@ def _block_updates(block: Any, kind: str) -> list[dict[str, Any]]:
 
 
 def _as_block(piece: str | Media) -> dict[str, Any]:
-    """Words as text, a picture as one; anything else is named."""
+    """Return words as text, a picture as one; anything else is named."""
     if isinstance(piece, Media):
         data = piece.source.get("data")
         if piece.kind == "image" and isinstance(data, str) and piece.media_type:
@@ -110,7 +110,7 @@ def result_update(call: str, result: Any, *, failed: bool) -> dict[str, Any]:
 
 
 def undone_update(call: str, stage: Stage) -> dict[str, Any]:
-    """The end of a tool call that has none."""
+    """Return the end of a tool call that has none."""
     return result_update(call, UNDONE[stage], failed=True)
 
 
@@ -141,7 +141,7 @@ def _result_parts(part: Any) -> list[dict[str, Any]]:
 
 
 def plan_update(data: dict[str, Any]) -> dict[str, Any]:
-    """A list of todos as a plan."""
+    """Return a list of todos as a plan."""
     entries = [
         {
             "content": str(todo.get("content", "")),
@@ -200,7 +200,7 @@ class ReplayedCalls:
             self.ended.discard(call)
 
     def decide(self, call: Any, decision: Any) -> None:
-        """The user was asked about a call, or has answered; unnamed, it is the last that was."""
+        """Note that the user was asked about a call or has answered; without an id it is the last such call."""
         asked = call if isinstance(call, str) else next(reversed(self._stages), None)
         stage = stage_after(decision)
         if asked is not None and stage is not None:
@@ -225,7 +225,7 @@ class ReplayedCalls:
         self._shaped.update([about.call for about in abouts if len(about.content) > _LITTLE])
 
     def _end(self, last: dict[str, Any]) -> None:
-        """Most calls end soon: how each stands after many updates decides."""
+        """Apply the final state of each call after many updates, since most calls end soon."""
         under_way = [call for call, status in last.items() if status not in _ENDS]
         self.ended.update(last)
         self.ended.difference_update(under_way)
