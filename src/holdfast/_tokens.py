@@ -15,7 +15,7 @@ _VOCABULARIES = {"openai": "o200k_base", "openai-responses": "o200k_base", "mist
 
 @cache
 def token_counter(provider: str) -> Callable[[str], int] | None:
-    """Counts the tokens of a text as the provider would; None if that cannot be known here."""
+    """Return a function that counts tokens as the provider does; None if that is not possible here."""
     name = _VOCABULARIES.get(provider)
     if name is None:
         return None

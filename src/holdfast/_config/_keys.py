@@ -102,7 +102,7 @@ def flatten(document: Mapping[str, Any], origin: str, base: str | None) -> dict[
 
 
 def check(name: str, value: Any, origin: str) -> Any:
-    """``value`` if it fits the setting. Raises UsageError that says what would."""
+    """Return ``value`` if it is valid for the setting. Raises UsageError that names the valid values."""
     key = KEYS[name]
     if key.kind is int:
         if isinstance(value, str) and value.strip().isdecimal():

@@ -50,7 +50,7 @@ def project_folder() -> str | None:
 
 
 def _upwards(name: str, is_there: Callable[[str], bool]) -> str | None:
-    """``name`` in the working directory or above it, as far as the project goes."""
+    """Return the path of ``name`` in the working directory or above it, up to the root of the project."""
     folder = here("")
     while folder:
         candidate = os.path.join(folder, name)

@@ -100,7 +100,7 @@ def places() -> list[SettingsFile]:
 
 
 def strange_variables() -> dict[str, str]:
-    """Variables of the environment that look like settings and are none, with a suggestion."""
+    """Return environment variables that look like settings but are not, with a suggestion."""
     known = {*map(variable, KEYS), *OTHER_VARIABLES}
     strange = [name for name in os.environ if name.startswith("HOLDFAST_") and name not in known]
     short = {name.removeprefix("HOLDFAST_").lower(): name for name in known}

@@ -80,7 +80,7 @@ def forget(ctx: ToolContext, key: str) -> str:
 
 
 def memory_tools() -> list[Tool]:
-    """``remember``, ``recall`` and ``forget``."""
+    """Return the tools ``remember``, ``recall`` and ``forget``."""
     return [Tool(remember), Tool(recall, read_only=True), Tool(forget)]
 
 
@@ -127,12 +127,12 @@ def _keep_todos(ctx: ToolContext) -> None:
 
 
 def todo_tool() -> Tool:
-    """``TodoWrite``: the list is recorded with each call, and the last one wins."""
+    """Return the tool ``TodoWrite``: each call records the list, and the last one counts."""
     return Tool(todo_write, name="TodoWrite", on_refused=_keep_todos)
 
 
 def file_tools(root: str) -> list[Tool]:
-    """``read_file`` and ``list_directory``, inside one directory; each call asks for permission."""
+    """Return the tools ``read_file`` and ``list_directory`` for one directory; each call asks for permission."""
     folder = Folder(root)
 
     def read_file(path: str) -> str:

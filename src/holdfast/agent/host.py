@@ -194,7 +194,7 @@ class HostedTurn:
     async def carry(
         self, agent: Agent, stream: RunStream, session: Session | None, *, hold_s: float, durable: bool = False
     ) -> RunResult:
-        """The usual work of a turn: stream an agent's run, ask about calls that wait, and go on with each answer.
+        """Run a turn: stream an agent's run, ask about calls that wait, and continue with each answer.
 
         It is held for an answer for ``hold_s``; what is still open then is left to the inbox.
         """
@@ -479,7 +479,7 @@ class Host(Generic[K, T]):
             self._watch()
 
     def _forget(self, key: K, kept: _Kept[T]) -> None:
-        """Under the lock: drop an entry that holds nothing."""
+        """Drop an entry that holds nothing. Call it under the lock."""
         # An entry that has waiters stays, or the next user would open a second one.
         is_free = not kept.users and kept.moving is None and kept.thing is None
         if is_free and self._kept.get(key) is kept:
@@ -546,7 +546,7 @@ class Host(Generic[K, T]):
         return True
 
     def _resting(self) -> list[tuple[K, _Kept[T]]]:
-        """Under the lock: return what is not in use."""
+        """Return the entries that are not in use. Call it under the lock."""
         return [(key, kept) for key, kept in self._kept.items() if not kept.users and kept.thing is not None]
 
     def _idle(self) -> list[tuple[K, _Kept[T]]]:
@@ -557,7 +557,7 @@ class Host(Generic[K, T]):
             return [(key, kept) for key, kept in self._resting() if kept.used_at <= since]
 
     def _watch(self) -> None:
-        """Under the lock: make sure that a timer checks for idle entries."""
+        """Make sure that a timer checks for idle entries. Call it under the lock."""
         if not self._idle_ms or self._is_watched or self._closed:
             return
         if resting := self._resting():

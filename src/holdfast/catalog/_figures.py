@@ -213,7 +213,7 @@ class Sums(msgspec.Struct, array_like=True):
         self.longest, self.dearest = _top(self.longest), _top(self.dearest)
 
     def trim(self) -> None:
-        """Bound the memory, however many tags and words there are: drop the rarest."""
+        """Drop the rarest tags and words, to limit the memory."""
         for sums in (self.topics, self.tags, self.agents, self.tools):
             if len(sums) > _NAMES_MAX:
                 weight = {name: _weight(one) for name, one in sums.items()}

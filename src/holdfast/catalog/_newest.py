@@ -48,7 +48,7 @@ class Listed:
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Its members are those of that class, in their order."""
+            """Return a member, as the real class has it."""
 
 
 class Newest:

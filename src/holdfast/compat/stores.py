@@ -139,7 +139,7 @@ class DocumentStore(MemoryStore):
         self._pool.shutdown()
 
     def move(self, key: str, to: str) -> None:
-        """Under another name."""
+        """Move the key to another name."""
         super().move(key, to)
         self.save()
 
@@ -157,7 +157,7 @@ class DocumentStore(MemoryStore):
         return f"{call(self._backend.path)}#{check_key(key)}"
 
     def last_modified(self) -> datetime | None:
-        """When the document was last saved, as the backend tells it."""
+        """Return the time when the document was last saved, as reported by the backend."""
         found = call(self._backend.last_modified)
         return found if isinstance(found, datetime) else None
 
@@ -284,7 +284,7 @@ class EventStore(MemoryStore):
         return super().shelf(key)
 
     def move(self, key: str, to: str) -> None:
-        """Under another name; the events stay where they are."""
+        """Move the key to another name; its events stay where they are."""
         super().move(key, to)
         self.note(key=key, to=to)
         self._ids[to], self._ids[key] = self._ids.get(key), None

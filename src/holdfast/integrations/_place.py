@@ -121,7 +121,7 @@ class AdapterSession:
         WhenForgotten(self, self._host.close_quietly)
 
     def held(self) -> tuple[int, int] | None:
-        """How often the session was taken (unchanged: nobody else wrote), and its newest seq; None if not held."""
+        """Return the count of acquisitions (unchanged: nobody else wrote) and the newest seq; None if not held."""
         held = self._host.get(self.id)
         return None if held is None else (self._takings, held.seq)
 

@@ -358,7 +358,7 @@ class _Spans:
         )
 
     def _keep(self, key: Key, span: Span) -> None:
-        """A span that is open; of too many the oldest are given up, as nobody will end them."""
+        """Keep an open span; the oldest of too many are dropped, since nothing will end them."""
         self._open[key] = span
         while len(self._open) > _OPEN_MAX:
             oldest, given_up = self._open.popitem(last=False)

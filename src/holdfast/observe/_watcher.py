@@ -23,7 +23,7 @@ class Watching(Observer):
         self._watched: tuple[Observers, ...] = ()
 
     def join(self, observers: Observers) -> None:
-        """One more store is watched."""
+        """Add a store to those that are observed."""
         self._watched = (*self._watched, observers)
 
     @property
@@ -81,7 +81,7 @@ class Metrics(Watching):
         super().__init__(self.figures)
 
     def text(self) -> str:
-        """Everything so far, in the text format of Prometheus."""
+        """Return all figures so far in the text format of Prometheus."""
         self.figures.set("holdfast_sessions_active", self.active)
         return self.figures.text()
 

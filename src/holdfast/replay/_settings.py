@@ -309,7 +309,7 @@ def _branch_title(title: str, reason: str) -> str:
 
 
 def _rest(state: State, event: Event, _data: Data = None) -> None:
-    """The events so far are another session's: its writer is not at work here."""
+    """End open work: the events so far are another session's, whose writer is not at work here."""
     interrupted(state, event)
     state.deferred_calls.clear()
     state.asks.clear()

@@ -503,7 +503,7 @@ class Transcript:
         self._note(event, data, f"{who} waits {what}", data.get("reason"))
 
     def _on_steer(self, event: Event, data: Data) -> None:
-        """Something was said to the agent at work; once it is heard, a message has the words."""
+        """Take a message to the working agent; once the model has seen it, a user message repeats its text."""
         words, head = as_pieces(data.get("content")), "said meanwhile, not heard yet"
         self._unheard[event.seq] = Entry(event.seq, 0, event.timestamp, "note", words, head, run=event.run)
 

@@ -315,7 +315,7 @@ class Journal:
         return event if self.redacting is None else self.redacting.as_it_was(event)
 
     def settle(self) -> None:
-        """After an interruption between log and state: rebuild the state from the log."""
+        """Rebuild the state from the log after an interruption between the two."""
         with self.lock:
             if not self.in_doubt:
                 return

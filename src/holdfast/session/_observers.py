@@ -47,16 +47,16 @@ class Observer:
     """
 
     def join(self, observers: Observers) -> None:
-        """Called before the first operation of a store."""
+        """Handle the first operation of a store; called before it."""
 
     def begin(self, operation: str, session_id: str) -> Any:
-        """Called when an operation begins; the return value is given to ``end``."""
+        """Handle the beginning of an operation; the return value is passed to ``end``."""
 
     def end(self, begun: Any, done: Finished) -> None:
-        """Called when the operation has ended."""
+        """Handle the end of an operation."""
 
     def tell(self, session_id: str, item: Event | Notice) -> None:
-        """Called when an event was recorded, or something else happened to a session."""
+        """Handle a recorded event, or another notice of a session."""
 
 
 class Observers:

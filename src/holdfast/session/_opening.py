@@ -228,7 +228,7 @@ class Opening:
         self._cut_torn()
 
     def begin_sealing(self, writer: Writer) -> None:
-        """Before the first event of this opening: start sealing, if wanted."""
+        """Start sealing before the first event of this opening, if configured."""
         if self._seal is not None:
             self._seal.begin(self.log, writer, staged=self.options.staged)
 

@@ -64,7 +64,7 @@ class SessionSeal:
         self._wanted = found.by_default if wanted is None else wanted
 
     def begin(self, log: Log, writer: Writer, *, staged: bool) -> None:
-        """Before the first event of an opening: decide whether events are sealed from here on."""
+        """Decide before the first event of an opening whether events are sealed from then on."""
         ring = self._store.ring(self._key) or self._waiting
         if ring is None:
             if writer.position.offset or not self._wanted:

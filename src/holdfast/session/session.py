@@ -509,7 +509,7 @@ _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
 def _free_locks() -> None:
-    """In a forked child: replace the locks, whose holders do not exist there."""
+    """Replace the locks in a forked child, where their holders do not exist."""
     for session in list(_sessions):
         journal = session._journal  # noqa: SLF001 - its own class
         journal.lock, journal.straight = threading.RLock(), False

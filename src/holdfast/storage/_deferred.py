@@ -279,7 +279,7 @@ class SendingLog(Log):
         return bool(self._queue) and self._failed is None and self._full is None
 
     def take(self, room: int) -> list[Packet]:
-        """For the sender: return packets of up to so many bytes, at least one; they stay in the queue."""
+        """Return packets of at most that many bytes, at least one, to the sender; they stay in the queue."""
         with self._lock:
             if self._failed is not None:
                 return []
@@ -292,7 +292,7 @@ class SendingLog(Log):
             return taken
 
     def settle(self, packets: list[Packet], errors: list[StoreError | None]) -> int:
-        """For the sender: take the results of the packets; return how many bytes leave the queue."""
+        """Take the results of packets from the sender; return the number of bytes removed from the queue."""
         failed = next((error for error in errors if error is not None), None)
         stored = len(errors) if failed is None else errors.index(failed)
         with self._lock:
@@ -339,7 +339,7 @@ class SendingLog(Log):
                 self._state.wait()
 
     def _renew_after_fork(self) -> None:
-        """In a forked child empty the queue: the parent sends it."""
+        """Empty the queue in a forked child: the parent sends it."""
         if self._forks != forks.count:
             self._forks = forks.count
             self._state = Signal()

@@ -67,7 +67,7 @@ def check_branch(store: Store, key: str, to: str, size: int) -> None:
 
 
 def copy_branch(store: Store, key: str, to: str, size: int, documents: Mapping[str, bytes]) -> None:
-    """Branch by copying, for stores that have no better way: right on every store, and as slow as the log is long."""
+    """Branch by copying, which works on every store and takes time in proportion to the log."""
     check_branch(store, key, to, size)
     with store.lease(to).held("store", _LEASE_MS) as epoch:
         if store.exists(to):

@@ -112,7 +112,7 @@ class Worker(ABC):
         self._run()
 
     def _renew_after_fork(self) -> None:
-        """In a forked child there is no thread, and the condition may be locked for good."""
+        """Reset in a forked child, which has no thread, and in which the condition may stay locked."""
         if self._forks != forks.count:
             self._forks = forks.count
             self._condition = Signal()

@@ -120,7 +120,7 @@ class MemoryStore(Store):
         return shelf
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
-        """Done at once: memory has no medium."""
+        """Succeed at once: memory has no medium."""
         from concurrent.futures import Future
 
         result: Future[None] = Future()
@@ -141,7 +141,7 @@ class MemoryStore(Store):
         return None if shelf is None else shelf.entry(key)
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
-        """By the order in which things were done."""
+        """Use the numbers of the changes."""
         check_prefix(prefix)
         with self.guard:
             now = next(_stamps)
@@ -195,10 +195,10 @@ class MemoryStore(Store):
         return f"memory:{check_key(key)}"
 
     def check(self) -> None:
-        """Memory is always available."""
+        """Do nothing: memory is always available."""
 
     def close(self) -> None:
-        """Nothing is held open; what was stored stays with the object."""
+        """Do nothing: nothing is open, and the data stays with the object."""
 
     def clear(self) -> None:
         with self.guard:
@@ -276,7 +276,7 @@ class MemoryLog(Log):
                 shelf.touch()
 
     def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """A new array; the old one is kept as a document."""
+        """Put a new array in place; the old one is kept as a document."""
         new = bytearray(b"".join(chunks))
         with self._store.guard:
             shelf = self._store.shelf(self._key)
@@ -291,11 +291,11 @@ class MemoryLog(Log):
         return str(shelf.generation) if shelf and shelf.log is not None else ""
 
     def unsaved(self) -> bytes:
-        """Memory has no medium, so nothing is ever unsaved."""
+        """Return nothing: memory has no medium, so nothing is ever unsaved."""
         return b""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is open."""
 
     def _bytes(self, start: int, stop: int) -> bytes:
         shelf = self._store.peek(self._key)
@@ -383,7 +383,7 @@ class NoStore(MemoryStore):
         return _PassingLease(self, check_key(key))
 
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
-        """Refused: there would be nothing to continue with."""
+        """Refuse: there would be nothing to continue with."""
         check_key(to)
         raise NotFound(
             f"{check_key(key)} is in no store, so that no fork of it can be kept",

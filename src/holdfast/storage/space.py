@@ -82,7 +82,7 @@ class SpaceStore(Store):
         return None if found is None else self._own(found)
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
-        """On the thread of the store, together with those of other spaces."""
+        """Sync on the thread of the store, together with other spaces."""
         return self._store.sync({self._key(key): log for key, log in logs.items()})
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
@@ -109,7 +109,7 @@ class SpaceStore(Store):
         return msgspec.structs.replace(found, keys=frozenset(map(self._own, found.keys)))
 
     def catalog_place(self) -> str | None:
-        """A file for this space alone: queries on it cannot find anything of another."""
+        """Return a file for this space alone, so that queries cannot find anything of another."""
         return self._store.space_catalog_place(self._name)
 
     def move(self, key: str, to: str) -> None:

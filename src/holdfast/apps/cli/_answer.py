@@ -132,7 +132,7 @@ def call_words(tool: str, params: Any) -> str:
 
 
 def asked_words(tool: str, args: dict[str, Any], width: int) -> list[str]:
-    """The question whether a call may be made, with all that it was given: in one line, or a line for each argument."""
+    """Return the question whether a call may be made, with its arguments in one line or on one line each."""
     beside, _ = change_of(args)
     given = {name: value if isinstance(value, str) else as_text(value) for name, value in beside.items()}
     short = f"Allow {tool} {' '.join(given.values())}?"

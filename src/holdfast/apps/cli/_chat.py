@@ -412,7 +412,7 @@ class ReadlinePrompt:
 
 
 def with_files(text: str) -> str | list[dict[str, Any]]:
-    """A message with the files that it names as ``@path``: text as it is, pictures as pictures. Raises UsageError."""
+    """Return a message with the files that it names as ``@path``, as text or as pictures. Raises UsageError."""
     blocks: list[dict[str, Any]] = []
     for path in dict.fromkeys(quoted or _named(word) for quoted, word in _FILE.findall(text)):
         place, name = os.path.split(os.path.expanduser(path))

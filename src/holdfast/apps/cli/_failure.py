@@ -82,7 +82,7 @@ def _example(context: click.Context | None) -> str:
 
 
 def likely_store(path: str) -> str | None:
-    """The store that may be meant by a path where there is none: one of nearly that name there, or the usual one."""
+    """Return the store probably meant by a path without one: one with a similar name there, or the usual one."""
     import difflib
 
     folder, name = os.path.split(os.path.abspath(path))

@@ -81,7 +81,7 @@ def export_verb(app: App, /, *, id: str, format: str | None, install: bool, **gi
 
 
 def format_by_name(path: str | None) -> str:
-    """The format that the name of a file asks for; markdown if it asks for none. Raises UsageError for another."""
+    """Return the format for the name of a file; markdown without a suffix. Raises UsageError for an unknown one."""
     suffix = os.path.splitext(path or "")[1].lower()
     if suffix not in _SUFFIXES and suffix[1:].isalpha():
         remedy = f"Choose a name that ends in {', '.join(_SUFFIXES)}, or a --format."

@@ -82,12 +82,12 @@ class PostgresIndex(Index):
         return str(state["mark"])
 
     def check_unmoved(self) -> None:
-        """By the generation, which changes when everything was removed."""
+        """Compare the generation, which changes when everything is removed."""
         if self._state()["generation"] != self._generation:
             raise IndexMoved("others make the catalogue anew")
 
     def get(self, id: str) -> Kept | None:
-        """From both tables, each verified."""
+        """Read it from both tables and verify each row."""
         rows = self._fetch(
             f"SELECT {_LISTED}, f.state, f.tally, f.listener, f.crc AS fold_crc"
             " FROM catalog_sessions s LEFT JOIN catalog_folds f USING (id) WHERE s.id = $1",
@@ -105,14 +105,14 @@ class PostgresIndex(Index):
         return Kept(row, found["state"], found["tally"], version=version)
 
     def known(self, ids: Collection[str]) -> dict[str, tuple[str, str]]:
-        """By the columns, which are verified when a row is read."""
+        """Read the columns, which are verified when a row is read."""
         return {id: (row["etag"], row["folder"]) for id, row in self._by_id("etag, folder", "sessions", ids).items()}
 
     def folders(self) -> dict[str, str]:
         return {row["id"]: row["folder"] for row in self._fetch("SELECT id, folder FROM catalog_sessions")}
 
     def write(self, updates: Sequence[IndexUpdate], gone: Collection[str] = (), mark: str | None = None) -> list[str]:
-        """One transaction; the words are prepared before it."""
+        """Write in one transaction; the words are prepared before it."""
         known = [update.row.meta.session_id for update in updates if update.version]
         changes = make_ready(updates, self._by_id("listener, said", "folds", known), self.price_mark)
         unknown = {word for change in changes for word in change.words} - self._words
@@ -140,7 +140,7 @@ class PostgresIndex(Index):
         return conflicts
 
     def page(self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST) -> Page:
-        """By the best table index; in several steps where processes have to be checked."""
+        """Use the best table index; in several steps if processes have to be checked."""
         if limit is None:
             found = [meta for _, meta in self._matching(wanted, after, _ROWS_AT_ONCE, order)]
             return make_page(found, None, order)
@@ -169,7 +169,7 @@ class PostgresIndex(Index):
         return int(self._fetch("SELECT count(*) AS count FROM catalog_sessions")[0]["count"])
 
     def search(self, store: Store, asked: Asked) -> list[Hit]:
-        """By tsvector, and by the table of words for parts of words."""
+        """Search by tsvector, and by the table of words for parts of words."""
         tables = SearchTables(self._fetch, self._metas, asked)
         return search(store, asked, tables.ask, tables.meta)
 
@@ -186,7 +186,7 @@ class PostgresIndex(Index):
             last = rows[-1]["id"]
 
     def audited(self) -> int:
-        """When the last audit was noted, by any machine."""
+        """Return the time of the last audit by any machine."""
         return int(self._state()["audited"])
 
     def note_audit(self, time_ms: int) -> None:
@@ -205,7 +205,7 @@ class PostgresIndex(Index):
             self._make_anew()
 
     def close(self) -> None:
-        """Nothing of its own is open."""
+        """Do nothing: the index has no connection of its own."""
 
     def _prepare(self) -> bool:
         return self._run(lambda connection: prepare(connection, self._link.schema))

@@ -291,7 +291,7 @@ class Tsquery(Fts5):
     """The syntax of expressions for PostgreSQL. Words contain nothing that would end a quote."""
 
     def phrase(self, words: Iterable[str], *, ends_open: bool) -> str:
-        """In a row; if the places are not stored, all of them somewhere."""
+        """Return the condition for consecutive words; without stored places, for all of them anywhere."""
         parts = [f"'{word[:_WORD_CHARS_MAX]}'" for word in words]
         if ends_open:
             parts[-1] += ":*"

@@ -83,7 +83,7 @@ class SqliteIndex(Index):
         return mark
 
     def get(self, id: str) -> Kept | None:
-        """From both tables, each verified."""
+        """Read it from both tables and verify each row."""
         found = self.connection.execute(
             f"SELECT {_COLUMNS}, s.row, f.state, f.tally, f.crc FROM sessions s"
             " LEFT JOIN folds f USING (row) WHERE s.id = ?",
@@ -107,7 +107,7 @@ class SqliteIndex(Index):
             pass
 
     def folders(self) -> dict[str, str]:
-        """By an index that holds nothing else."""
+        """Read a table index that contains nothing else."""
         query = "SELECT id, folder FROM sessions INDEXED BY by_folder"
         found: dict[str, str] = dict(self.connection.execute(query))
         if len(found) != self.count():
@@ -129,7 +129,7 @@ class SqliteIndex(Index):
         return conflicts
 
     def page(self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST) -> Page:
-        """By the best table index for a limit, else by reading every row."""
+        """Use the best table index if there is a limit, or else read every row."""
         if limit is None:
             found = [meta for row in self._all() if wanted.admits(meta := shown(row))]
             return make_page(arranged(found, order, after), None, order)
@@ -170,7 +170,7 @@ class SqliteIndex(Index):
 
     @contextmanager
     def figures(self, variant: str, make: Callable[[int], bytes]) -> Iterator[Iterable[tuple[int, bytes]]]:
-        """From a table of their own; missing ones are computed first."""
+        """Read a separate table; missing figures are computed first."""
         keep_figures(self.connection, variant, make)
         with transaction(self.connection, to_write=False):
             yield kept_figures(self.connection, variant, make)
@@ -191,7 +191,7 @@ class SqliteIndex(Index):
             write_fact(self.connection, "audited", b"%d" % time_ms)
 
     def audit(self, hear: Hear | None) -> Iterator[None]:
-        """By the database's own checks first."""
+        """Begin with the database's own checks."""
         from holdfast.catalog.sqlite.audit import audit_tables
 
         return audit_tables(self.connection, hear)
@@ -235,7 +235,7 @@ class SqliteIndex(Index):
         return meta if row is None else shown(read_whole(*row))
 
     def _matching(self, wanted: Filter, limit: int, after: Place | None, order: Order) -> list[SessionMetadata]:
-        """In several steps if matches have to be checked one by one."""
+        """Return matching rows, in several steps if matches have to be checked one by one."""
         tags = self._rarest_first(wanted.tags)
         step = limit + 1 if wanted.status is None else max(limit + 1, _STATUS_ROWS)
         found: list[SessionMetadata] = []
@@ -249,7 +249,7 @@ class SqliteIndex(Index):
             after = (key.decode() if isinstance(key, bytes) else key, rows[-1][1])
 
     def _rarest_first(self, tags: Collection[str]) -> list[str]:
-        """Then few rows are checked for the other tags."""
+        """Return the tags, the rarest first, so that few rows are checked for the other tags."""
         if len(tags) < 2:
             return list(tags)
         query = "SELECT count(*) FROM (SELECT 1 FROM labels WHERE tag = ? LIMIT 10000)"

@@ -43,7 +43,7 @@ def _is_mine(source: Source, name: str) -> bool:
 
 
 def _read_history(source: Source, name: str, problems: list[str]) -> Iterator[Foreign]:
-    """Each chat in a history is a session."""
+    """Yield a session for each chat in the history."""
     data = source.read(name)
     lines = _text(data).split("\n")
     if "\ufffd" in "".join(lines) and b"\xef\xbf\xbd" not in data:

@@ -24,7 +24,7 @@ class EventFolder:
     tool = TOOL
 
     def claims(self, source: Source) -> bool:
-        """A file whose first lines are events."""
+        """Return whether the first lines of the file are events."""
         return source.is_file and any(_is_event(value) for value in first_records(source, source.name)[:_LINES_SEEN])
 
     def read(self, source: Source) -> Iterator[Foreign]:

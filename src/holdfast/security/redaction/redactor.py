@@ -174,7 +174,7 @@ class Redactor:
         return self._scanner.is_clean(recorded)
 
     def refuse(self, findings: list[Finding], *, unscanned: int = 0) -> None:
-        """With the mode "block": raise SecretFound if anything was found."""
+        """Raise SecretFound if a secret was found and the mode is "block"."""
         if self.mode == "block" and findings:
             rules = sorted({finding.rule for finding in findings})
             raise SecretFound(f"what was to be recorded holds a secret: {', '.join(rules)}", rules=rules)

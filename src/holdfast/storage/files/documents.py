@@ -34,7 +34,7 @@ class FileDocuments(Documents):
         self._lock = threading.Lock()
 
     def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
-        """Temporary file in the same directory, sync, rename, sync of the directory."""
+        """Write a temporary file in the same directory, sync it, rename it, sync the directory."""
         folder, leaf = self._split(name)
         with translation(f"putting {name}"), self._exclusive(if_match):
             if if_match is not None:

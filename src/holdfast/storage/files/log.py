@@ -75,7 +75,7 @@ class FileLog(Log):
             raise
 
     def sync(self) -> None:
-        """One ``fdatasync`` for all waiters; the first time for the directories as well."""
+        """Make one ``fdatasync`` for all waiters; the first time also sync the directories."""
         target = self._size
         with self._sync_lock:
             if self._dead is not None:
@@ -196,7 +196,7 @@ class FileLog(Log):
         return "" if found is None else str(found.mark)
 
     def settled(self) -> int:
-        """By the note that the last writer left in its lock file when it closed the log."""
+        """Read the note that the last writer left in its lock file when it closed the log."""
         with self._tree.opened(self._parts, doing=f"looking at {self._name}") as directory:
             if directory is None:
                 return 0
@@ -205,7 +205,7 @@ class FileLog(Log):
         return size if found is not None and str(found.mark) == mark else 0
 
     def damage(self) -> str:
-        """Missing frames of an archive, or missing inherited bytes."""
+        """Report missing frames of an archive, or missing inherited bytes."""
         with translation(f"reading {self._name}"):
             opened = self._open_to_read()
             if opened is None:

@@ -95,7 +95,7 @@ class FileStore(FlushingStore):
             return directory is not None and look(self._disk, directory) is not None
 
     def clash(self, key: str) -> str | None:
-        """A neighbour whose name differs only by case: on some systems it is the same file."""
+        """Return a neighbour whose name differs only in case: on some systems it is the same file."""
         with translation(f"looking beside {key}"):
             others = self._spellings.others(_parts(key))
         return next((other for other in others if self.exists(other)), None)
@@ -120,7 +120,7 @@ class FileStore(FlushingStore):
             return self._log_entry(key, _parts(key))
 
     def stamp(self, key: str) -> Stamp | None:
-        """For a plain log only; other forms have no quick stamp."""
+        """Return the stamp of a plain log; other forms have none that is quick."""
         try:
             node = self._tree.node_below(f"{key}/{LOG_NAME}")
         except OSError:
@@ -150,14 +150,14 @@ class FileStore(FlushingStore):
                 raise
 
     def may_hold(self, key: str, folder: str) -> bool:
-        """By one stat of the folder, without opening any."""
+        """Check with one stat of the folder, without opening a session."""
         try:
             return self._tree.node_below(f"{key}/{folder}") is not None
         except OSError:
             return True
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
-        """By one scan of the directory above them; the marks are inodes."""
+        """List them with one scan of the directory above; the marks are inodes."""
         above = check_prefix(prefix)
         with self._tree.opened(above, doing=f"listing {prefix}") as directory:
             found = () if directory is None else self._disk.scan_inodes(directory)
@@ -170,15 +170,15 @@ class FileStore(FlushingStore):
             return {prefix + name: mark for name, mark in known.items()}
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
-        """By the file ``touched`` and the time of the directory."""
+        """Read the file ``touched`` and the time of the directory."""
         return self._touched.changes(mark, prefix)
 
     def catalog_place(self) -> str | None:
-        """``<root>/catalog.db``; in memory on a disk that is not the real one."""
+        """Return ``<root>/catalog.db``; None, for memory, on a disk that is not the real one."""
         return os.path.join(self.path, "catalog.db") if type(self._disk) is Disk else None
 
     def space_catalog_place(self, space: str) -> str | None:
-        """``<root>/spaces/<space>/catalog.db``, in the same way."""
+        """Return ``<root>/spaces/<space>/catalog.db``, in the same way."""
         place = os.path.join(self.path, "spaces", check_id(space, what="space"), "catalog.db")
         return place if type(self._disk) is Disk else None
 
@@ -198,7 +198,7 @@ class FileStore(FlushingStore):
             self._documents.pop(to, None)
 
     def drop(self, key: str) -> None:
-        """Hidden with one rename, then removed; what a crash leaves is removed when the key is dropped again."""
+        """Hide it with one rename, then remove it; dropping it again removes what a crash left."""
         *above, name = _parts(key)
         with self._tree.opened(tuple(above), doing=f"dropping {key}") as directory:
             swept = directory is not None and remove_tree(self._disk, _DROPPED + name, directory)
@@ -206,7 +206,7 @@ class FileStore(FlushingStore):
             self.drop_all([key])
 
     def drop_all(self, keys: Sequence[str]) -> None:
-        """Each hidden with a rename; those of a folder are synced together, then removed."""
+        """Hide each with a rename; those of a folder are synced together, then removed."""
         for folder, below in groupby(keys, folder_of):
             self._drop_below(folder, list(below))
 
@@ -233,7 +233,7 @@ class FileStore(FlushingStore):
             self._make_room(key)
 
     def scrub(self) -> list[str]:
-        """Also removes what crashes left of dropped keys."""
+        """Also remove what crashes left of dropped keys."""
         with translation("scrubbing"):
             with self._tree.opened(("spaces",)) as spaces:
                 inside = [] if spaces is None else self._disk.scan(spaces)
@@ -247,7 +247,7 @@ class FileStore(FlushingStore):
         return []
 
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
-        """Hard links to the log's files, in constant time; a copy where there can be none."""
+        """Make hard links to the log's files, in constant time, or a copy if links are impossible."""
         check_branch(self, key, to, size)
         target = _parts(to)
         with translation(f"branching {key}"), making(self._tree, target) as hidden:
@@ -260,7 +260,7 @@ class FileStore(FlushingStore):
         self._touched.note(to, held=False)
 
     def base_size(self, key: str) -> int:
-        """From ``base.json``, as far as the files exist."""
+        """Read ``base.json``, as far as the files exist."""
         found = self._look(key)
         return 0 if found is None else found.inherited
 

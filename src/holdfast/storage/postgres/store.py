@@ -133,19 +133,19 @@ class PostgresStore(LeasedStore):
         return {row["key"]: "" for row in rows}
 
     def catalog_place(self) -> str | None:
-        """In the user's cache directory, for a role that may not keep it in the database."""
+        """Return a place in the user's cache directory, for a role that may not create it in the database."""
         return cache_place(self.url)
 
     def space_catalog_place(self, space: str) -> str | None:
-        """In the user's cache directory: the catalogue in the database covers everything, not one space."""
+        """Return a place in the user's cache directory, since the one in the database is not limited to a space."""
         return cache_place(f"{self.url}#spaces/{space}")
 
     def lend_catalog(self) -> ServerLink:
-        """The database itself, for one catalogue of all machines."""
+        """Lend the database itself, for one catalogue of all machines."""
         return self.link
 
     def move(self, key: str, to: str) -> None:
-        """Only the name is written, however much data the key has."""
+        """Change only the name, however much data the key has."""
         check_key(key)
         check_key(to)
         self.link.run(lambda connection: move_key(connection, key, to), again=False)
@@ -160,7 +160,7 @@ class PostgresStore(LeasedStore):
         self.link.run(work, again=False)
 
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
-        """A copy, made by the server."""
+        """Make a copy on the server."""
         check_branch(self, key, to, size)
         self.link.run(lambda connection: branch_key(connection, key, to, size, documents or {}), again=False)
 
@@ -183,7 +183,7 @@ class PostgresStore(LeasedStore):
         return bool(rows and rows[0]["archived"])
 
     def scrub(self) -> list[str]:
-        """The server decides when it overwrites what was removed."""
+        """Return a reminder that the server decides when it overwrites removed data."""
         told = (
             "PostgreSQL keeps removed rows in its files, its log and its backups until it writes"
             " over them; VACUUM FULL hastens it."
@@ -191,7 +191,7 @@ class PostgresStore(LeasedStore):
         return [told]
 
     def wait(self, key: str, seconds: float) -> None:
-        """Woken by the server's notifications."""
+        """Wait for a notification of the server."""
         ear = self._ear(key)
         if ear is None:
             super().wait(key, seconds)
@@ -263,7 +263,7 @@ class PostgresLog(SendingLog):
         return 0 if head is None else int(head["size"])
 
     def cut_stored(self, offset: int, epoch: int) -> None:
-        """Copied to quarantine and removed in one transaction."""
+        """Copy the bytes to quarantine and remove them in one transaction."""
 
         async def work(connection: Connection) -> None:
             async with connection.transaction():
@@ -280,7 +280,7 @@ class PostgresLog(SendingLog):
         self._link.run(work)
 
     def replace_stored(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """A new generation, in one transaction; the old bytes are kept as a document."""
+        """Write a new generation in one transaction; the old bytes are kept as a document."""
         new = b"".join(chunks)
         tried = False
 
@@ -303,7 +303,7 @@ class PostgresLog(SendingLog):
         self._link.run(work)
 
     def generation(self) -> str:
-        """The id of the log and how often it was replaced."""
+        """Return the id of the log and the number of its replacements."""
         head = self._head()
         return f"{head['id'].hex}-{head['generation']}" if head and head["generation"] else ""
 

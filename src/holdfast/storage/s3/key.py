@@ -96,7 +96,7 @@ class ObjectLog(SendingLog):
         return 0 if pieces is None else pieces.size()
 
     def cut_stored(self, offset: int, epoch: int) -> None:
-        """A new generation without the cut part, which is copied to quarantine first."""
+        """Write a new generation without the cut part, which is copied to quarantine first."""
         whole = b"".join(self.stored(0))
         if len(whole) <= offset:
             return
@@ -105,7 +105,7 @@ class ObjectLog(SendingLog):
         self._rewrite([whole[:offset]], epoch, another=False)
 
     def replace_stored(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """A new generation; the old bytes are copied to quarantine first."""
+        """Write a new generation; the old bytes are copied to quarantine first."""
         new = list(chunks)
         pieces = self._pieces()
         if pieces is not None and pieces.exists():
@@ -113,7 +113,7 @@ class ObjectLog(SendingLog):
         self._rewrite(new, epoch)
 
     def generation(self) -> str:
-        """The id of the log and how often it was replaced."""
+        """Return the id of the log and the number of its replacements."""
         pieces = self._pieces()
         if pieces is None or not pieces.exists():
             return ""

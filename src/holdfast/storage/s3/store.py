@@ -89,7 +89,7 @@ class ObjectStore(LeasedStore):
         return {key: one.etag for key, one in self.names.listed(prefix)}
 
     def catalog_place(self) -> str | None:
-        """In the user's cache directory: nothing in a bucket can be a shared index."""
+        """Return a place in the user's cache directory: a bucket cannot contain a shared index."""
         return cache_place(self._address)
 
     def space_catalog_place(self, space: str) -> str | None:
@@ -102,7 +102,7 @@ class ObjectStore(LeasedStore):
         return f"{base}?{dict(parse_qsl(query)).get('endpoint', '')}"
 
     def move(self, key: str, to: str) -> None:
-        """Two small objects are written, however much data the key has."""
+        """Write two small objects, however much data the key has."""
         check_key(to)
         named = self._has_something(key)
         # Its release also forgets what the writer knew of the key.
@@ -129,7 +129,7 @@ class ObjectStore(LeasedStore):
             raise Conflict(f"{to} is taken")
 
     def drop(self, key: str) -> None:
-        """Sealed first, so that nothing is written there; then the folder of the name is removed."""
+        """Close it to writers first, then remove the folder of the name."""
         left = self.names.raw(check_key(key))[0]
         if left is not None and LogObjects(self.objects, left.name.folder).head().sealed:
             self.bury(key, left.name.folder)
@@ -137,7 +137,7 @@ class ObjectStore(LeasedStore):
         self._seal(key, self._has_something(key))
 
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
-        """A copy below an id of its own, which exists once it has its name."""
+        """Make a copy below a new id, which exists once it has its name."""
         check_branch(self, key, to, size)
         named = self.names.get(key)
         if named is None:

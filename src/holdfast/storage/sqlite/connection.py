@@ -124,7 +124,7 @@ def connect_file(path: str) -> Connection:
 
 
 def use_wal(connection: Connection, path: str) -> None:
-    """From now on a commit waits for no disk, and durability is up to the caller that syncs the log.
+    """Make commits wait for no disk; the caller is responsible for syncing the log.
 
     The caller also has to copy the log into the file now and then (``PRAGMA wal_checkpoint``): left to
     SQLite, a commit would wait for that. Only a log that is far too long is copied anyway.
@@ -185,7 +185,7 @@ class failures:  # noqa: N801 - a context manager, which as a generator would ta
         self._doing = doing
 
     def __enter__(self) -> None:
-        """Nothing is to be done yet."""
+        """Do nothing yet."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Raise our error in place of one of SQLite."""

@@ -175,7 +175,7 @@ class SharedDatabase:
             self._last = {one: last for one, last in self._last.items() if last > done}
 
     def _renew_after_fork(self) -> None:
-        """In a forked child drop the parent's connections: it must not even close them."""
+        """Drop the parent's connections in a forked child, which must not even close them."""
         if self._forks != forks.count:
             self._forks = forks.count
             _abandoned.extend(filter(None, (self._reader, self._writer, self._copier)))

@@ -111,7 +111,7 @@ class SQLiteStore(LeasedStore):
         return {key: str(id) for key, id in rows}
 
     def catalog_place(self) -> str | None:
-        """Beside the file: the index must not make writers of sessions wait."""
+        """Return a place beside the file, so that the index does not delay writers of sessions."""
         return f"{self.path}-catalog"
 
     def space_catalog_place(self, space: str) -> str | None:
@@ -151,7 +151,7 @@ class SQLiteStore(LeasedStore):
         self.database.sync()
 
     def branch(self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None) -> None:
-        """A copy, made inside the database."""
+        """Make a copy inside the database."""
         check_branch(self, key, to, size)
 
         def work(connection: Connection) -> None:
@@ -191,7 +191,7 @@ class SQLiteStore(LeasedStore):
         return f"{self.path}#{check_key(key)}"
 
     def scrub(self) -> list[str]:
-        """The file is rewritten: removed data is not left in its pages."""
+        """Rewrite the file, so that no removed data is left in its pages."""
         if self.database.vacuum():
             return []
         return ["Another process reads the database: what was removed may be left in its log."]
@@ -246,7 +246,7 @@ class SQLiteLog(Log):
         self._noted_until_s = 0.0  # the row is known to have changed shortly before
 
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
-        """One transaction that is committed, not synced. Fenced if another writer took over."""
+        """Append in one transaction that is committed, not synced. Raises Fenced if another writer took over."""
         now_s = time.monotonic()  # as well as the row's time: the clock may be set forward
         if now_s > self._noted_until_s or not self._append_quickly(tables.parts(data), epoch):
             size = self._database.write(functools.partial(self._append, data, epoch), self._key)
@@ -278,7 +278,7 @@ class SQLiteLog(Log):
         return int(size) + len(data)
 
     def sync(self) -> None:
-        """Everything in the file becomes durable; simultaneous callers are served too."""
+        """Make everything in the file durable; simultaneous callers are served too."""
         with self._lock:
             target, kept = self._appended, len(self._kept)
         self._database.sync(self._key)
@@ -287,7 +287,7 @@ class SQLiteLog(Log):
             del self._kept[:kept]
 
     def read(self, start: int = 0) -> Iterator[bytes]:
-        """Some pieces at a time, so that no writer has to wait for a reader."""
+        """Read some pieces at a time, so that no writer has to wait for a reader."""
         rows = self._database.read(
             f"SELECT id, generation, {tables.SIZE} FROM keys WHERE key = ? AND generation > 0",  # noqa: S608 - our text
             (self._key,),
@@ -305,7 +305,7 @@ class SQLiteLog(Log):
         return tables.size(rows[0][0]) if rows else 0
 
     def cut(self, offset: int, epoch: int) -> None:
-        """Copied to quarantine and removed in one transaction."""
+        """Copy the bytes to quarantine and remove them in one transaction."""
 
         def work(connection: Connection) -> None:
             row = tables.fenced_row(connection, self._key, epoch)
@@ -322,7 +322,7 @@ class SQLiteLog(Log):
         self._database.sync()
 
     def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
-        """A new generation, in one transaction; the old bytes are kept as a document."""
+        """Write a new generation in one transaction; the old bytes are kept as a document."""
         new = b"".join(chunks)
 
         def work(connection: Connection) -> None:
@@ -338,12 +338,12 @@ class SQLiteLog(Log):
         self._database.sync()
 
     def generation(self) -> str:
-        """The number of the change that began it."""
+        """Return the number of the change that created it."""
         rows = self._database.read("SELECT generation FROM keys WHERE key = ? AND generation > 0", (self._key,))
         return str(rows[0][0]) if rows else ""
 
     def damage(self) -> str:
-        """The problems that SQLite finds in the file, which all sessions share."""
+        """Return the problems that SQLite finds in the file, which all sessions share."""
         return "; ".join(self._database.integrity()[:3])
 
     def unsaved(self) -> bytes:
@@ -351,7 +351,7 @@ class SQLiteLog(Log):
             return b"".join(self._kept)
 
     def close(self) -> None:
-        """The file stays open for the store."""
+        """Do nothing: the file stays open for the store."""
 
     def _restored(self, connection: Connection, epoch: int) -> tuple[int, int]:
         """Handle an append that found no row: it was the first, the log is archived, or it is fenced."""
