@@ -64,7 +64,7 @@ SHOTS = (
     Shot("help", ("question_mark",), "Everywhere"),
     Shot("palette", ("ctrl+p",), "Search for commands"),
     Shot("permission", ("c", *"read", "enter"), "May the agent use", ()),
-    Shot("talk", ("n",), "Packed light: two pairs of shoes.", ("escape", "escape"), ("#29", "8 msgs · 3.7k tokens")),
+    Shot("talk", ("n",), "Packed light: two pairs of shoes.", ("escape", "escape"), ("#34", "8 msgs · 3.7k tokens")),
 )
 _DOCUMENTED = ("list", "conversation", "search", "compare", "time-travel", "analytics", "talk")
 
