@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast._lazy import lazy_pattern
 from holdfast.catalog._data import data_lines, read_topics
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def vocabulary() -> Vocabulary:
                     weights[topic] = weight
     skipped = known.keys() | " ".join(data_lines("stopwords.txt")).split()
     inside = {re.escape(entry.rstrip("!")) for entry in chain.from_iterable(cjk.values())}
-    return Vocabulary(known, frozenset(skipped), re.compile("|".join(sorted(inside, key=len, reverse=True))))
+    return Vocabulary(known, frozenset(skipped), lazy_pattern("|".join(sorted(inside, key=len, reverse=True))))
 
 
 TERM_CHARS_MIN, TERM_CHARS_MAX = 4, 24
@@ -182,15 +183,7 @@ _KEPT = {"+": "+", "#": "#"}  # c++, c#
 _TABLE = {**_FOLD, **{ord(sign): kept for sign, kept in _KEPT.items()}}
 _CHARS_TOGETHER = 1 << 16
 _WORD = re.compile(r"[^\W_]+")
-
-
-@cache  # so large a class takes as long to compile as everything else of this module
-def _cjk_letters() -> re.Pattern[str]:
-    return re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-
-
-def _is_cjk(text: str) -> bool:
-    return _cjk_letters().search(text) is not None
+_CJK = lazy_pattern("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # so large a class takes long to compile
 
 
 def words_of(text: str) -> list[str]:
@@ -198,7 +191,7 @@ def words_of(text: str) -> list[str]:
         return text.translate(_TABLE).split()
     text = text.lower()
     words = _WORD.findall(text)
-    if _is_cjk(text):
+    if _CJK.search(text):
         words += vocabulary().cjk.findall(text)
     return words
 
@@ -239,7 +232,7 @@ def count_terms(counts: dict[str, int], words: Iterable[str]) -> None:
             TERM_CHARS_MIN <= len(word) <= TERM_CHARS_MAX
             and word.isalpha()
             # Without spaces a run of letters is half a sentence, and not a word.
-            and (word.isascii() or len(word) <= _CJK_TERM_CHARS_MAX or not _is_cjk(word))
+            and (word.isascii() or len(word) <= _CJK_TERM_CHARS_MAX or not _CJK.search(word))
         ):
             counts[word] = counts.get(word, 0) + 1
 
