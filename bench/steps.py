@@ -56,10 +56,12 @@ class Steps:
     def measure(self, folder: str) -> None:
         """Run one round."""
         for kind, url in self._made.items():
-            with holdfast.open(url) as hf:
-                self._note(kind, self._pair(hf, "barriers"))
+            # A store for each side: in one file of SQLite each would sync the pages of the other.
+            beside = f"sqlite:///{folder}/appends.db" if kind == "sqlite" else url
+            with holdfast.open(url) as hf, holdfast.open(beside) as other:
+                self._note(kind, self._pair(other, hf, "barriers"))
                 if kind == "files":
-                    self._note("always", self._pair(hf, "always"))
+                    self._note("always", self._pair(other, hf, "always"))
             self._passed.setdefault(kind, []).append(ask("known_steps", url, str(self._known)))
 
     def finish(self) -> None:
@@ -67,8 +69,8 @@ class Steps:
         if self._server is not None:
             self._server.stop()
 
-    def _pair(self, hf: Holdfast, durability: Any) -> tuple[float, float]:
-        first, second = (hf.session(uuid4().hex, durability=durability) for _ in range(2))
+    def _pair(self, appending: Holdfast, stepping: Holdfast, durability: Any) -> tuple[float, float]:
+        first, second = (hf.session(uuid4().hex, durability=durability) for hf in (appending, stepping))
         with first as said, second as done:
             said.user(_WORDS)
             said.flush()

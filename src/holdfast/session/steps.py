@@ -75,18 +75,40 @@ class _Act(NamedTuple):
     await_: Callable[[], Awaitable[Any]]
 
 
-Protocol = Generator[_Act, Any, Any]
-
-
 class _Frame:
-    """The step that is running here: the parent of steps that are called inside it."""
+    """The step that is running here: the call of its function, and the parent of steps that are called inside it."""
 
-    __slots__ = ("counts", "key", "outer", "session")
+    __slots__ = ("counts", "key", "outer", "session", "step")
 
-    def __init__(self, session: Session, key: str, outer: _Frame | None) -> None:
-        self.session, self.key, self.outer = session, key, outer
+    def __init__(self, session: Session, step: StepCall) -> None:
+        self.session, self.key, self.step, self.outer = session, step.key, step, _running.get()
         self.counts: dict[str, itertools.count[int]] = {}  # of calls within it, by name and arguments
 
+    def wait(self) -> Any:
+        """Call the function."""
+        token = _running.set(self)
+        try:
+            return self.step.fn(*self.step.args, **self.step.kwargs)
+        finally:
+            _running.reset(token)
+
+    async def await_(self) -> Any:
+        """Call the function, in a thread if it is not async."""
+        if not is_async(self.step.fn):
+            import asyncio
+
+            try:
+                return await _settled(await asyncio.to_thread(self.wait))
+            except RuntimeError as error:  # Python's own wait for a thread raises this instead of an interrupt
+                raise (error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else error) from None
+        token = _running.set(self)
+        try:
+            return await self.step.fn(*self.step.args, **self.step.kwargs)
+        finally:
+            _running.reset(token)
+
+
+Protocol = Generator[_Act | _Frame, Any, Any]
 
 _running: ContextVar[_Frame | None] = ContextVar("holdfast_step", default=None)
 
@@ -236,7 +258,8 @@ class Steps:
         if known is None or known.status != "done":
             mine = _Stay()
             try:
-                yield from self._enter(step.key, mine)
+                while (end := self._enter(step.key, mine)) is not None:
+                    yield _Act(end.result, functools.partial(shielded, end))
                 # Taken first: another process may have done the step since this one opened the session, and only the
                 # holder knows the newest state.
                 self.begin()
@@ -271,7 +294,7 @@ class Steps:
     def _flush(self) -> _Act:
         return _Act(self._session.barrier, self._session.abarrier)
 
-    def _settle(self, step: StepCall, known: StepState | None) -> Generator[_Act, Any, StepState]:
+    def _settle(self, step: StepCall, known: StepState | None) -> Generator[_Act | _Frame, Any, StepState]:
         """Bring a step to its end: done, or an exception with the reason."""
         attempt = 1
         if known is not None:
@@ -291,7 +314,7 @@ class Steps:
             yield self._flush()
             self._uncalled.pop(step.key, None)
             try:
-                value = self._ended(step, (yield self._call(step)))
+                value = self._ended(step, (yield _Frame(self._session, step)))
             except BaseException as error:
                 wait_s = self._fail(step, attempt, error)
                 if self._flushes_results and self._journal.live_state.steps[step.key].status == "failed":
@@ -350,20 +373,18 @@ class Steps:
             yield self._flush()
         return True
 
-    def _enter(self, key: str, mine: _Stay) -> Protocol:
-        """Wait until this step is free in this process."""
+    def _enter(self, key: str, mine: _Stay) -> Future[None] | None:
+        """Claim a step for this call; if it runs in this process already, return the end to wait for."""
         frame = _running.get()
         while frame is not None:
             if frame.session is self._session and frame.key == key:
                 raise UsageError(f"step {key} is called inside of itself", key=key)
             frame = frame.outer
-        while True:
-            with self._guard:
-                busy = self._busy.setdefault(key, mine)
-                if busy is mine:
-                    return
-                end = busy.waited_for = busy.waited_for or new_outcome()
-            yield _Act(end.result, functools.partial(shielded, end))
+        with self._guard:
+            busy = self._busy.setdefault(key, mine)
+            if busy is not mine:
+                busy.waited_for = busy.waited_for or new_outcome()
+            return busy.waited_for
 
     def _leave(self, key: str, mine: _Stay) -> None:
         if self._busy.get(key) is mine:
@@ -388,32 +409,6 @@ class Steps:
                 remedy="Choose a key that holds no secret.",
             )
         self._journal.record("step", data)
-
-    def _call(self, step: StepCall) -> _Act:
-        frame = _Frame(self._session, step.key, _running.get())
-
-        def run() -> Any:
-            token = _running.set(frame)
-            try:
-                return step.fn(*step.args, **step.kwargs)
-            finally:
-                _running.reset(token)
-
-        async def arun() -> Any:
-            if not is_async(step.fn):
-                import asyncio
-
-                try:
-                    return await _settled(await asyncio.to_thread(run))
-                except RuntimeError as error:  # Python's own wait for a thread raises this instead of an interrupt
-                    raise (error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else error) from None
-            token = _running.set(frame)
-            try:
-                return await step.fn(*step.args, **step.kwargs)
-            finally:
-                _running.reset(token)
-
-        return _Act(run, arun)
 
     def _ended(self, step: StepCall, value: Any) -> Any:
         """Return a result.
