@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import subprocess
 import sys
@@ -12,11 +13,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 
 import holdfast
 from holdfast import Edited, Result
 from holdfast.agent import Agent, Runtime, Suspend, Tool
-from holdfast.errors import Locked, UsageError
+from holdfast.errors import Locked, TooManyIterations, UsageError
 from holdfast.session import kept_answers
 from holdfast.storage import open_store
 
@@ -89,20 +91,24 @@ async def test_calls_are_on_record_before_anyone_is_asked(hf, script):
 
 
 @pytest.mark.parametrize("permission", ["suspend", lambda _request: True])
-def test_a_kill_between_the_writes_of_an_answer_leaves_all_its_calls_or_none(hf, script, tmp_path, permission):
-    """The calls of one answer are recorded with one append: where one of them is on record, so is the other."""
-    calls = [("act", {"what": "a"}), ("act", {"what": "b"})]
+def test_a_kill_between_the_writes_of_an_answer_leaves_all_of_it_or_none(hf, script, tmp_path, permission):
+    """Its words and its calls are recorded with one append: where one of them is on record, so are the others."""
+    calls = [ToolCallPart("act", {"what": what}) for what in ("a", "b")]
+    model = script(ModelResponse(parts=[TextPart("I act."), *calls]), [("act", {"what": "c"})])
     with hf.session("s") as session:
-        Agent(script(calls, "done").model, tools=[acting([])], permission=permission).run_sync("go", session=session)
+        agent = Agent(model.model, tools=[acting([])], permission=permission, max_iterations=2)
+        with contextlib.suppress(TooManyIterations):
+            agent.run_sync("go", session=session)
     lines = Path(hf.location("s"), "events.jsonl").read_bytes().splitlines(keepends=True)
     found = set()
-    for number in range(len(lines) + 1):
+    for number in range(1, len(lines) + 1):
         place = tmp_path / f"{number}" / "sessions" / "s" / "events.jsonl"
         place.parent.mkdir(parents=True)
         place.write_bytes(b"".join(lines[:number]))
         with holdfast.open(tmp_path / f"{number}") as cut:
-            found.add(len(list(cut.events("s", types=["tool_call"]))) if number else 0)
-    assert found == {0, 2}
+            kinds = [event.type for event in cut.events("s") if event.type in ("assistant", "tool_call")]
+            found.add(tuple(kinds[:3]))
+    assert found == {(), ("assistant", "tool_call", "tool_call")}
 
 
 def killed_after(hf, root, type, skip=0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -139,16 +139,19 @@ class Executor:
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a person is asked: one question at a time."""
 
-    async def execute(self, calls: list[CallRequest], extra: dict[str, Any]) -> list[Waiting]:
-        """Execute calls in parallel; ``extra`` is recorded with the first.
+    async def execute(
+        self, calls: list[CallRequest], words: Sequence[tuple[str, dict[str, Any]]], extra: dict[str, Any]
+    ) -> list[Waiting]:
+        """Execute the calls of an answer in parallel; its words are recorded before them, ``extra`` with the first.
 
         Every intent is on the medium before any call runs, and before anybody is asked. A tool that fails, however
         it fails, gives a result that says so. Returns the calls that wait for an answer.
         """
         plans = [self._plan(call) for call in calls]
         intents = [self._intent(plan, extra if number == 0 else {}) for number, plan in enumerate(plans)]
-        # With one append for all: after a crash the log has every call of the answer, or none.
-        runs = [RecordedCall(self.talk, event) for event in self.talk.extend(intents)]
+        # With one append for all: after a crash the log has the whole answer, or nothing of it.
+        recorded = self.talk.extend([*words, *intents])
+        runs = [RecordedCall(self.talk, event) for event in recorded[len(words) :]]
         pairs = list(zip(plans, runs, strict=True))
         try:
             await self.talk.abarrier()

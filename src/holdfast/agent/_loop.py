@@ -282,15 +282,16 @@ class Loop:
         """Make one request and execute its calls; return the outcome, if the run has ended."""
         if given := self._given():
             return given
-        reply = await self._ask(await self._prepare())
+        reply, words = await self._ask(await self._prepare())
         if not reply.calls:
+            self.talk.extend(words)
             return await self._said(reply)
-        words = any(part.kind == "text" for part in reply.speech)
         # Of the whole conversation: the request may contain only a part of it.
         state = self.talk.session.live_state
         taken = {*state.pending_calls, *state.deferred_calls, *(ask.call for ask in state.asks.values())}
         calls = with_own_ids(reply.calls, self.talk.messages(), taken)
-        waiting = await self.executor.execute(calls, {} if words else cost_of(reply))
+        is_counted = any(type == "assistant" for type, _ in words)
+        waiting = await self.executor.execute(calls, words, {} if is_counted else cost_of(reply))
         if waiting:
             return LoopOutcome(reply.text, waiting, "suspended")
         given = self._given()
@@ -340,7 +341,8 @@ class Loop:
                 self.emit(text)
         return LoopOutcome(text, finish_reason="stop", value=(value,))
 
-    async def _ask(self, ask: Ask) -> Reply:
+    async def _ask(self, ask: Ask) -> tuple[Reply, list[tuple[str, dict[str, Any]]]]:
+        """Return the answer, and the events of its words, which are not recorded yet."""
         covers: dict[str, int] = {}
         replies: list[Reply] = []
         if self.emit is None:
@@ -355,8 +357,7 @@ class Loop:
                 recorder.end()
             covers = recorder.covers
         self.meter.add(replies[0])
-        self.talk.reply(replies[0], covers)
-        return replies[0]
+        return replies[0], self.talk.words_of(replies[0], covers)
 
     async def _prepare(self) -> Ask:
         instructions = self.instructions()

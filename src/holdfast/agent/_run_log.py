@@ -103,11 +103,11 @@ class RunLog:
         data = {"toolCallId": call_id, "result": result, **counted(result), **extra}
         return self.append("tool_result", data | ({"is_error": True} if is_error else {}))
 
-    def reply(self, reply: Reply, covers: dict[str, int]) -> None:
-        """Record the model's answer, all at once; ``covers`` names the first streamed piece of each kind.
+    def words_of(self, reply: Reply, covers: dict[str, int]) -> list[tuple[str, dict[str, Any]]]:
+        """Return the events of the model's words; ``covers`` names the first streamed piece of each kind.
 
-        Every part of a kind names that piece: the streamed text is all of them together.
-        Calls are not recorded here: each is recorded when it is about to be made.
+        Every part of a kind names that piece: the streamed text is all of them together. The calls are recorded in
+        the same batch, by what makes them.
         """
         drafts = [self._speech(part, covers) for part in reply.speech]
         said = [data for type, data in drafts if type == "assistant"]
@@ -116,8 +116,7 @@ class RunLog:
             drafts.append(("assistant", said[0]))
         if said:
             said[-1].update(cost_of(reply))
-        if drafts:
-            self.extend(drafts)
+        return drafts
 
     def _speech(self, part: Any, covers: dict[str, int]) -> tuple[str, dict[str, Any]]:
         data: dict[str, Any] = {"content": part.text, "agent": self.agent}
