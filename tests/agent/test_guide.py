@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from holdfast.agent import Agent, builtin_tools
+from holdfast.agent import Agent, Kit, builtin_tools
 from holdfast.agent.commands import COMMANDS
 from holdfast.errors import UsageError
 
@@ -282,6 +282,12 @@ async def test_an_answer_comes_in_pieces(talk):
     async with Agent("guide", hf=talk.hf).run_stream("fork", session=talk.session) as stream:
         pieces = [piece async for piece in stream]
     assert "".join(pieces).startswith("A fork is a copy")
+
+
+def test_a_kit_knows_the_tools_of_the_guide():
+    """A server or page that runs the guide goes on with an approved call of a tool that the guide brings."""
+    kit = Kit.configured(None, model="guide", agent=None)
+    assert {"set_title", "read_file"} <= kit.tool_names(lambda: builtin_tools("."))
 
 
 def test_only_one_guide():

@@ -162,6 +162,14 @@ async def test_a_question_waits_in_the_inbox(sit, hf, trip, model):
         await seat.sees("May the agent use read_file?")
     assert len(hf.waiting()) == 1
     assert hf.verify(trip).ok
+    answers = iter([Say("third")])
+    async with sit() as seat:
+        await seat.sees("Trip to Lisbon")
+        await seat.press("w")
+        await seat.sees("read_file", 'path = "a.txt"')
+        await seat.press("y")
+        await seat.until(lambda: hf.info(trip).status == "idle")
+    assert [event.data["content"] for event in hf.events(trip, types=["assistant"])][-1] == "third"
 
 
 async def test_a_stopped_answer_asks_no_more(sit, hf, trip, model):

@@ -14,7 +14,7 @@ from holdfast.apps.tui._app import AppTalks
 class Stream:
     """An answer of one word, which may fail after it."""
 
-    result = SimpleNamespace(pause="")
+    result = SimpleNamespace(pause="", waiting=[], usage=None)
 
     def __init__(self, error):
         self._error = error
@@ -32,7 +32,9 @@ class Stream:
 )
 def test_an_answer_is_over_when_its_end_is_told(error, told):
     """Whoever hears of it asks at once whether it still runs, and begins the next."""
-    agent = SimpleNamespace(run_stream=lambda _: nullcontext(Stream(error)), closed=False, close=lambda: None)
+    agent = SimpleNamespace(
+        run_stream=lambda _: nullcontext(Stream(error)), session=None, closed=False, close=lambda: None
+    )
     maker = SimpleNamespace(
         choice=SimpleNamespace(name="scripted"),
         model=nullcontext(),
@@ -46,7 +48,7 @@ def test_an_answer_is_over_when_its_end_is_told(error, told):
         if what in ("ended", "failed"):
             ended.set()
 
-    talks = AppTalks(lambda _: maker, tell)
+    talks = AppTalks(lambda: maker, tell)
     talks.say("a", "hi")
     assert ended.wait(120)
     talks.close()

@@ -236,8 +236,9 @@ class Kit:
         }
 
     def tool_names(self, tools: Callable[[], Iterable[Tool]]) -> frozenset[str]:
-        """Return the names of the offered tools that the agent has."""
-        return frozenset(tool.name for tool in self.habits(tools, instructed=True)["tools"])
+        """Return the names of the offered tools that the agent has, and of those that the guide brings."""
+        own = self.model().tools if self.is_guide else ()
+        return frozenset(tool.name for tool in (*self.habits(tools, instructed=True)["tools"], *own))
 
 
 def _agent_files(tell: Callable[[str], None] | None = None) -> dict[str, AgentFile]:
@@ -294,6 +295,13 @@ class AgentMaker:
     def model(self) -> Any:
         """Return the model itself, made now if need be. Raises UsageError for an unknown one or a missing key."""
         return self._kit.model()
+
+    def goes_on(self, session_id: str) -> bool:
+        """Return whether a session was answered, is open nowhere, and its calls are of tools that agents have here."""
+        from holdfast.agent import builtin_tools
+
+        tools = self._kit.tool_names(lambda: builtin_tools(os.getcwd()))
+        return bool(self._library.inbox.due(None, tools, session_id))
 
     def agent_for(self, session_id: str | None) -> str:
         """Return the requested agent, else the session's; any name becomes a valid id."""

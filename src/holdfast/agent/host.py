@@ -207,11 +207,13 @@ class HostedTurn:
             home = session or agent.session
             asked = {one.id: one for one in result.waiting if one.kind == "permission"}
             self._settle(asked)
+            if home is None or not result.waiting:
+                return result
             about = {tool.name: tool.description for tool in agent.spec.tools}
             for one in (asked[id] for id in asked if id not in self.questions):
                 question = self.questions[one.id] = ToolQuestion.of(one, about.get(one.tool, ""))
                 self.tell("question", question)
-            if home is None or not (result.waiting and await self._is_answered(home, hold_s if asked else 0)):
+            if not await self._is_answered(home, hold_s if asked else 0):
                 return result
             stream = agent.run_stream(None, session=session)
 

@@ -309,9 +309,10 @@ class SessionsApp(KeyOrder):
 
         def give() -> None:
             self.library.answer(question.question, found in _ALLOWED, session_id=session_id, **said)
-            self.talks.wake(session_id)
 
-        ask_beside(self, give, lambda _: None, self.tell_failure, group="answer", exclusive=False)
+        ask_beside(
+            self, give, lambda _: self.talks.wake(session_id), self.tell_failure, group="answer", exclusive=False
+        )
 
     def _settle(self, question: ToolQuestion) -> None:
         """Close the question: it was answered, here or elsewhere, or its turn has ended."""
@@ -375,12 +376,15 @@ class AppTalks:
 
         A working agent sees the message before its next step; with ``interrupt`` that is now.
         """
+        self._running_loop().call_soon_threadsafe(self._start, session_id, text, new, interrupt)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
         # Only who talks has the thread; reading alone starts as quickly as without an agent.
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast-talks", daemon=True)
             self._thread.start()
-        self._loop.call_soon_threadsafe(self._start, session_id, text, new, interrupt)
+        return self._loop
 
     def stop(self, session_id: str) -> bool:
         """End an answer; what was said is kept. False if there is none."""
@@ -391,10 +395,19 @@ class AppTalks:
         return True
 
     def wake(self, session_id: str) -> None:
-        """Let a turn that is held look for its answer now. May be called from any thread."""
-        turn, loop = self._host.turn(session_id), self._loop
-        if turn is not None and loop is not None:
-            loop.call_soon_threadsafe(turn.news.set)
+        """Let a session go on that was answered: a turn that is held, else a new one if its tools are here."""
+        self._running_loop().call_soon_threadsafe(lambda: self._watch(self._wake(session_id)))
+
+    async def _wake(self, session_id: str) -> None:
+        if (turn := self._host.turn(session_id)) is not None:
+            turn.news.set()
+            return
+        try:
+            maker = await self._ready_maker()
+            if await asyncio.to_thread(maker.goes_on, session_id):
+                self._start(session_id, None, False, False)
+        except HoldfastError as error:
+            self._tell(session_id, "failed", error)
 
     def keep(self, session_id: str | None) -> None:
         """Keep the shown session open; others are released when idle."""

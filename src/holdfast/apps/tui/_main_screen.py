@@ -275,7 +275,8 @@ class MainScreen(Screen[None]):
         from holdfast.apps.tui._page_screen import WaitingScreen
 
         self.app.push_screen(
-            WaitingScreen(self.app.library), lambda one: self._went(None if one is None else (one, None))
+            WaitingScreen(self.app.library, self.app.talks.wake),
+            lambda one: self._went(None if one is None else (one, None)),
         )
 
     def action_help(self) -> None:

@@ -288,8 +288,10 @@ class WaitingScreen(PageScreen[str | None]):
         Binding("enter", "read", "Read it"),
     ]
 
-    def __init__(self, library: Holdfast) -> None:
+    def __init__(self, library: Holdfast, answered: Callable[[str], None]) -> None:
+        """``answered`` is called with the session of each question that was answered here."""
         super().__init__(library, "Waiting")
+        self._answered = answered
         self._found: list[Waiting] = []
         self._cursor = 0
 
@@ -383,6 +385,7 @@ class WaitingScreen(PageScreen[str | None]):
         def told(answer: Answer) -> None:
             self.app.notify(f"{ANSWERED[answer.decision]}. Whoever runs the agent goes on.", markup=False)
             self.draw()
+            self._answered(one.session_id)
 
         def failed(error: HoldfastError) -> None:
             self.app.notify(f"{error.message}. {error.remedy}", severity="error", timeout=8, markup=False)
