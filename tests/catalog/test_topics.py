@@ -45,6 +45,17 @@ def test_first_tags_of_sessions_that_were_not_tuned_on_fit():
     assert fit(sessions) >= FIT_MIN * 40
 
 
+def test_the_words_of_the_guide_are_not_the_subject():
+    """The guide speaks of crashes and kills in every session, whatever its user speaks of."""
+
+    def tags(model):
+        answer = {"content": "Say kill to see what survives a crash; debug the traceback.", "model": model}
+        return auto_tags(Tally().feed([Event.make("user", {"content": "I am Alice"}), Event.make("assistant", answer)]))
+
+    assert tags("gpt-5") == ("debugging",)
+    assert tags("guide") == ()
+
+
 def test_labels_name_topics_that_exist():
     """A label that no session could ever get would be a mistake of the labels."""
     wanted = {tag for one in LABELLED["all_labelled"]() for tag in one.fitting}

@@ -39,6 +39,7 @@ _FILES_MAX = 96
 _TERMS_MAX = 128
 _TERM_WORDS = 100
 _PATH_CHARS_MAX = 200
+_GUIDE = "guide"  # explains Holdfast, whatever its user speaks of: its words say nothing about the subject
 # So much of a text is read for words: its subject is mentioned early.
 _USER_CHARS, _ASSISTANT_CHARS, _CALL_BYTES, _RESULT_BYTES = 4000, 2000, 600, 300
 _PATH_MEMBERS = frozenset(
@@ -311,7 +312,8 @@ def _system(tally: Tally, event: Event, _words: Words) -> _Said:
 def _assistant(tally: Tally, event: Event, words: Words) -> None:
     said = _system(tally, event, words)
     _spend_message(tally, event, said)
-    words.told.text(_text_of(said.content, _ASSISTANT_CHARS))
+    if said.model != _GUIDE:
+        words.told.text(_text_of(said.content, _ASSISTANT_CHARS))
     for kind, block in blocks_of(said.content):
         id, tool = block.get("id"), block.get("name")
         if kind == "tool_use" and isinstance(id, str) and isinstance(tool, str):
