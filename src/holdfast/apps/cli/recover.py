@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast._lazy import lazy_modules
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import AtLeast, complete_id, json_option, option, provider_options, verb
@@ -20,10 +19,7 @@ from holdfast.session import resolve_blobs, verify_log
 from holdfast.storage import documents_beside, find_log, read_file
 
 if TYPE_CHECKING:
-    from holdfast.library.answers import events as answers
     from holdfast.replay import Recovery
-else:
-    (answers,) = lazy_modules("holdfast.library.answers", "events")
 
 
 @verb("recover")
@@ -103,8 +99,9 @@ def print_recovery(app: App, found: Recovery) -> None:
     """Print messages to standard output and what was changed to standard error; as JSON, both in one document."""
     if app.as_json:
         from holdfast.library.answers import filled
+        from holdfast.library.answers.recovery import RecoveredMessages
 
-        app.out.json(filled(answers.RecoveredMessages, found, tokens=found.count))
+        app.out.json(filled(RecoveredMessages, found, tokens=found.count))
         return
     app.out.json(found.messages)
     # One line for a log; on a terminal a line for each issue.

@@ -18,9 +18,9 @@ from holdfast.catalog import ROLES, Hit
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
-    from holdfast.library.answers import events as answers
+    from holdfast.library.answers import search as answers
 else:
-    (answers,) = lazy_modules("holdfast.library.answers", "events")
+    (answers,) = lazy_modules("holdfast.library.answers", "search")
 
 _STYLES = {"user": "user", "assistant": "assistant", "thinking": "thinking", "tool_call": "tool", "tool_result": "tool"}
 _ARROWS = {"tool_call": "→ ", "tool_result": "← "}

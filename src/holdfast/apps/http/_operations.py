@@ -23,9 +23,10 @@ from holdfast.apps.http.tokens import METRICS_SCOPE
 from holdfast.catalog import Stats
 from holdfast.errors import Conflict, HoldfastError, NotFound
 from holdfast.library.answers import events as answers
-from holdfast.library.answers.sessions import SessionCreated, SessionMade, SessionPage, SessionRow, TrashPage
+from holdfast.library.answers.search import SearchHits
+from holdfast.library.answers.sessions import SessionCreated, SessionPage, SessionRow, TrashPage
 from holdfast.library.answers.store import ImportedIds, ServerHealth, VerifiedSession
-from holdfast.library.answers.turns import TurnAnswer
+from holdfast.library.answers.turns import SessionMade, TurnAnswer
 from holdfast.model import VERSION, Event, SessionMetadata, is_reference, make_id
 from holdfast.observe import CONTENT_TYPE
 from holdfast.replay import Comparison, State
@@ -45,11 +46,11 @@ def list_sessions(call: Call) -> SessionPage:
     return SessionPage(sessions=list(page), next=page.next)
 
 
-def search(call: Call) -> answers.SearchHits:
+def search(call: Call) -> SearchHits:
     """Return the matching events, best first."""
     asked = call.query
     by_event = {"role": asked.role, "tool": asked.tool, "limit": asked.limit}
-    return answers.SearchHits(hits=call.hf.search(asked.q, asked.session_id, **_narrowing(asked), **by_event))
+    return SearchHits(hits=call.hf.search(asked.q, asked.session_id, **_narrowing(asked), **by_event))
 
 
 def _narrowing(asked: Any) -> dict[str, Any]:

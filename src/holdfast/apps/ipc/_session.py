@@ -19,8 +19,8 @@ from holdfast.apps.render.questions import decided, person
 from holdfast.errors import HoldfastError, NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.library.answers import events as answers
-from holdfast.library.answers.sessions import OpenQuestions, SessionMade
-from holdfast.library.answers.turns import ToolSettled
+from holdfast.library.answers.sessions import OpenQuestions
+from holdfast.library.answers.turns import SessionMade, ToolSettled
 from holdfast.model import VERSION, check_id
 from holdfast.session import Session, uncancelled
 

@@ -16,8 +16,8 @@ from holdfast.agent import Scope
 from holdfast.apps.wire.frames import INTERNAL, INVALID_REQUEST, RpcError, rpc_code, utc
 from holdfast.errors import HoldfastError
 from holdfast.library.answers import events as answers
-from holdfast.library.answers.sessions import OpenQuestions, SessionMade
-from holdfast.library.answers.turns import ToolQuestion, ToolSettled
+from holdfast.library.answers.sessions import OpenQuestions
+from holdfast.library.answers.turns import SessionMade, ToolQuestion, ToolSettled
 from holdfast.model import SessionMetadata
 from holdfast.session import Answer
 

@@ -1,4 +1,4 @@
-"""Answers about what is in a session: events, messages, hits, snapshots."""
+"""Answers about what is in a session: events, messages, snapshots."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from typing import Annotated, Any, Literal, cast
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from holdfast.catalog import Hit
 from holdfast.library._views import SnapshotInfo
 from holdfast.library.answers import filled
-from holdfast.library.answers.sessions import SessionMade
-from holdfast.library.answers.turns import OfSession
+from holdfast.library.answers.turns import OfSession, SessionMade
 from holdfast.model import Event, SessionMetadata
-from holdfast.replay import Issue, LeftOut, State, TokenCount
+from holdfast.replay import State
 from holdfast.session import Waiting
 
 
@@ -82,30 +80,6 @@ class MessageList(Struct, frozen=True, kw_only=True):
     messages: list[dict[str, Any]]
     system: str | None
     issues: list[str]
-
-
-class RecoveredMessages(Struct, frozen=True, kw_only=True):
-    """A conversation that a provider accepts, and everything that is known about it."""
-
-    session_id: str | None
-    system: str | None
-    messages: list[dict[str, Any]]
-    """The messages in the form of `--provider`."""
-    issues: list[Issue]
-    left_out: LeftOut | None
-    tokens: TokenCount | None
-
-
-class SearchHits(Struct, frozen=True, kw_only=True):
-    """The hits of a search, best first."""
-
-    hits: list[Hit]
-
-
-class SearchAnswer(SearchHits, frozen=True, kw_only=True):
-    """A query and its hits, best first."""
-
-    query: str
 
 
 class SnapshotList(Struct, frozen=True, kw_only=True):

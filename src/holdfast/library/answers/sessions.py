@@ -9,7 +9,7 @@ from msgspec import Struct
 from holdfast.catalog import Topic
 from holdfast.library._trash import Trashed
 from holdfast.library.answers import filled
-from holdfast.library.answers.turns import OfSession
+from holdfast.library.answers.turns import OfSession, SessionMade
 from holdfast.model import SessionMetadata
 from holdfast.replay import MergeReport
 from holdfast.session import Waiting
@@ -28,10 +28,6 @@ class SessionChange(Struct, frozen=True, kw_only=True):
 
     change: Literal["added", "changed", "removed"]
     session: SessionMetadata
-
-
-class SessionMade(OfSession, frozen=True, kw_only=True):
-    """The new session."""
 
 
 class SessionCreated(SessionMade, frozen=True, kw_only=True):

@@ -15,6 +15,10 @@ class OfSession(Struct, frozen=True, kw_only=True):
     session_id: str
 
 
+class SessionMade(OfSession, frozen=True, kw_only=True):
+    """The new session."""
+
+
 class TurnAnswer(OfSession, frozen=True, kw_only=True, omit_defaults=True):
     """The end of a turn: completed, waiting for answers, suspended (see ``resume_token``), stopped or interrupted."""
 
