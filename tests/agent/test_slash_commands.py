@@ -40,7 +40,7 @@ def test_any_line_can_be_read(line):
 def test_every_place_offers_what_needs_a_session_alone(place):
     """In the words of the table, which are one for all places."""
     alone = {name for name, command in COMMANDS.items() if command.act is not None}
-    assert {"title", "tag", "memory", "todos", "cost", "permissions", "waiting"} == alone
+    assert {"title", "tag", "memory", "todos", "permissions", "waiting"} == alone
     assert alone <= place.COMMANDS.keys()
     assert all(COMMANDS[name] is command for name, command in place.COMMANDS.items())
 

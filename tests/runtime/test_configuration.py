@@ -41,7 +41,7 @@ def test_code_wins_over_environment_over_project_over_user(project, user_file, m
     monkeypatch.setenv("HOLDFAST_AUTOSAVE_MS", "3")
     monkeypatch.setenv("HOLDFAST_SNAPSHOT_MS", "3")
     found = configuration({"snapshot_ms": 4})
-    assert {name: value for name, (value, _) in found.items() if name != "store"} == {
+    assert {name: one.value for name, one in found.items() if name != "store"} == {
         "durability": "always",
         "autosave_ms": 3,
         "snapshot_ms": 4,
