@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.formats._archive import write_bundle as bundle
 from holdfast.formats._own_sessions import DOCUMENT_FORMAT, DOCUMENT_VERSION
 from holdfast.formats._view import ExportOptions, Recorded, listed
 from holdfast.model import VERSION, Event
@@ -49,6 +48,8 @@ def write_jsonl(recorded: Recorded, _options: ExportOptions) -> Iterator[bytes]:
 
 def write_bundle(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     """Yield log, snapshots, blobs and other documents with a manifest; in clear, or encrypted."""
+    from holdfast.formats._archive import write_bundle as bundle  # other formats need no zip files
+
     chunks = bundle(recorded.metadata.session_id, recorded.lines, recorded.documents)
     if options.passphrase is None:
         return chunks
