@@ -7,10 +7,10 @@ character that it names: text is made harmless before it is laid out, as widths 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.style import Style
 from rich.theme import Theme
@@ -46,15 +46,19 @@ def markdown(text: str, *, dark: bool = True) -> RenderableType:
     parser = MarkdownIt().enable(["strikethrough", "table"])
     # Each of these would hide words of the text from who reads it.
     parser.disable(["html_block", "html_inline", "reference"])
-    shown = Markdown("", code_theme="ansi_dark" if dark else "ansi_light", hyperlinks=False)
-    shown.parsed = []
+    shown: list[Markdown] = []
+    is_over = True
     for token in parser.parse(text):
+        if is_over:
+            shown.append(Markdown("", code_theme="ansi_dark" if dark else "ansi_light", hyperlinks=False))
+            shown[-1].parsed = []
+        is_over = token.level == 0 and token.nesting <= 0
         # Rich shows a name only by its colours; one that it does not know would be lost.
         if token.type == "fence" and not _is_language(token.info):
             named = parser.parse("name")
             for child in named[1].children or ():
                 child.content = token.info.strip()
-            shown.parsed += named
+            shown[-1].parsed += named
         for child in token.children or ():
             given = [str(value) for value in child.attrs.values() if value]
             if child.type == "image":
@@ -62,8 +66,27 @@ def markdown(text: str, *, dark: bool = True) -> RenderableType:
                 child.content = f"[{' '.join(filter(None, (child.content, *given)))}]"
             elif child.type == "link_open":
                 child.attrs["href"] = " ".join(given)
-        shown.parsed.append(token)
-    return shown
+        shown[-1].parsed.append(token)
+    return _Blocks(shown)
+
+
+class _Blocks:
+    """Blocks set apart by one empty line each; Rich sets some apart by up to three, above or below."""
+
+    def __init__(self, blocks: Sequence[RenderableType]) -> None:
+        self._blocks = blocks
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        is_first = True
+        for block in self._blocks:
+            lines = console.render_lines(block, options, pad=False)
+            full = [number for number, line in enumerate(lines) if any(one.text.strip() for one in line)]
+            if not full:
+                continue
+            for line in [*[[]] * (not is_first), *lines[full[0] : full[-1] + 1]]:
+                yield from line
+                yield Segment.line()
+            is_first = False
 
 
 def harmless_lines(renderable: RenderableType, width: int) -> list[list[Segment]]:
