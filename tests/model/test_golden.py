@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model import BODIES, encode_line, line_body, read_bodies
+from holdfast.model import BODIES, cut_body, encode_line, line_body, read_events
 
 GOLDEN = Path(__file__).parents[1] / "golden/v1"
 NAMES = ["damaged", "full", "plain", "plain-then-chained", "sealed", "steering", "steps", "torn"]
@@ -62,8 +62,8 @@ def test_moving_every_line_gives_the_same_log(name):
     """Bodies that are moved keep unknown types and members byte for byte."""
     log, _ = load(name)
     crc, lines = 0, []
-    for event, body in read_bodies([log], unseal=toy_unseal):
-        line, crc = encode_line(event.seq, body, crc)
+    for seq, old in enumerate(log.splitlines()):
+        line, crc = encode_line(seq, cut_body(old), crc)
         lines.append(line)
     assert b"".join(lines) == log
 
@@ -71,10 +71,9 @@ def test_moving_every_line_gives_the_same_log(name):
 def test_encoding_an_event_again_gives_the_same_bytes():
     """An event whose members are all known encodes to the line it came from."""
     log, _ = load("full")
-    pairs = list(read_bodies([log]))
-    different = [event.seq for event, body in pairs if line_body(event) != body]
+    pairs = zip(read_events([log]), log.splitlines(), strict=True)
+    different = [event.seq for event, line in pairs if line_body(event) != cut_body(line)]
     assert different == [51]  # the one with members of a later version
-    assert len(pairs) == 56
 
 
 def test_the_full_log_has_an_event_of_every_type():
@@ -87,8 +86,8 @@ def test_plain_lines_move_into_a_chained_log_with_all_their_members(read_log):
     """A plain log becomes a chained one without losing what another tool wrote."""
     log, expected = load("plain")
     crc, lines = 0, []
-    for event, body in read_bodies([log]):
-        line, crc = encode_line(event.seq, body, crc)
+    for seq, old in enumerate(old for old in log.splitlines() if old.strip()):
+        line, crc = encode_line(seq, cut_body(old), crc)
         lines.append(line)
     moved = read_log(b"".join(lines))
     assert [event.data for event in moved.events] == [e["data"] for e in expected["events"]]

@@ -6,7 +6,7 @@ from zlib import crc32
 
 import pytest
 
-from holdfast.model import Gap, Position, read_bodies
+from holdfast.model import Gap, Position, read_events
 
 PLAIN = b'{"type":"user","timestamp":5,"data":{"content":"%b"}}\n'
 
@@ -148,7 +148,7 @@ def test_numbered_lines_under_a_later_checksum_are_events(chain, read_log):
     found = read_log(log)
     assert found.texts == ["a", "b", "c", "d"]
     assert found == read_log(log, 1)
-    assert [event.seq for event, _ in read_bodies([log])] == [0, 1, 2, 3]
+    assert [event.seq for event in read_events([log])] == [0, 1, 2, 3]
 
 
 def test_foreign_plain_lines_under_a_checksum_stay_foreign(chain, read_log):

@@ -58,7 +58,6 @@ from holdfast.model._reader import (
     cut_line,
     end_of,
     open_line,
-    read_bodies,
     read_events,
     read_line,
     sealed_end,
@@ -101,7 +100,7 @@ __all__ += ["LINE_END_BYTES", "START", "Position", "checksum_after", "cut_body",
 __all__ += ["encode_plain_line", "encode_sealed_line", "is_as_written", "line_body", "line_size", "move_line"]
 __all__ += ["running_checksum", "type_bytes", "verified_blocks"]
 __all__ += ["BEFORE_ALL", "SEALED_END_BYTES", "SEAL_END", "AnyLine", "LineReader", "Unseal", "begins_line"]
-__all__ += ["cut_line", "end_of", "open_line", "read_bodies", "read_events", "read_line", "sealed_end"]
+__all__ += ["cut_line", "end_of", "open_line", "read_events", "read_line", "sealed_end"]
 __all__ += ["BODIES", "VERSION", "line_maker", "make_line", "verified_line", "verified_line_at"]
 __all__ += ["brief", "html_table", "struct_html", "struct_repr"]
 __all__ += ["Gap", "Record", "Salvage", "decode_value", "encode_value", "salvage"]

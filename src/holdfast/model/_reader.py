@@ -18,19 +18,7 @@ import msgspec
 from holdfast.errors import Damaged, KeyMissing, Tampered
 from holdfast.model._data import LazyDecoder
 from holdfast.model._event import Event, one_by_one
-from holdfast.model._line import (
-    CRC_END,
-    CRC_KEY,
-    DIGITS,
-    START,
-    TRAILER,
-    Position,
-    checksum_after,
-    cut_body,
-    is_as_written,
-    line_body,
-    sealed_body,
-)
+from holdfast.model._line import CRC_END, CRC_KEY, DIGITS, START, TRAILER, Position, checksum_after, is_as_written
 
 if TYPE_CHECKING:
     from holdfast.model._salvage import Salvage
@@ -318,25 +306,6 @@ def verified_line_at(data: bytes, seq: int) -> Event | None:
     except (ValueError, RecursionError):
         return None
     return event if event.seq == seq else None
-
-
-def read_bodies(
-    chunks: Iterable[bytes], position: Position = START, unseal: Unseal | None = None
-) -> Iterator[tuple[Event, bytes]]:
-    """Yield every valid event with the bytes of its line between seq and crc, for moving it elsewhere.
-
-    ``encode_line`` makes a line of them again; members that this version does not know are included.
-    """
-    from holdfast.model._salvage import Salvage
-
-    rest = b"".join(chunks)
-    found = Salvage(rest, position, chained=position.offset > 0).run()
-    before = BEFORE_ALL if position.offset == 0 else None
-    events = _open_lines(found, unseal, before, position.seq)
-    for event, line, (start, end) in zip(events, found.lines, found.spans, strict=True):
-        body = cut_body(rest[start:end])
-        # None if the members are in an order that no writer of ours uses.
-        yield event, body or (line_body(event) if line.sealed is None else sealed_body(line.sealed))
 
 
 def _open_lines(found: Salvage, unseal: Unseal | None, before: bytes | None, first: int) -> list[Event]:
