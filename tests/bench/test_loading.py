@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+import holdfast
+
 ROOMS = ("holdfast", "holdfast.model", "holdfast.replay", "holdfast.session", "holdfast.storage")
 HEAVY = ("asyncio", "concurrent.futures", "logging", "hashlib", "urllib.parse", "pathlib", "uuid")
 
@@ -72,6 +74,38 @@ except SystemExit:
     for code in (program, command):
         probe = "\nprint([name for name in sys.modules if 'library.answers' in name])"
         assert run_python(code + probe, str(tmp_path / "store")).splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("verb", "unneeded"),
+    [
+        ("acp doctor --help", "asyncio"),
+        ("serve token list", "starlette hashlib holdfast.apps.cli._quick_list"),
+        ("keys list", "hashlib holdfast.security._seal holdfast.apps.cli._quick_list"),
+        ("fork a", "holdfast.security.redaction.scanner holdfast.library._redaction"),
+        ("tag a new", "holdfast.library._redaction"),
+        ("show nothing", "holdfast.formats.readers.codex holdfast.formats.readers.goose"),
+        ("prune --dry-run", "holdfast.library._sessions"),
+    ],
+)
+def test_a_verb_loads_what_it_needs(run_python, tmp_path, verb, unneeded):
+    """No event loop for a page of help, no server for a list of tokens, no rules of redaction where nothing is said."""
+    store = str(tmp_path / "store")
+    with holdfast.open(store) as hf, hf.session("a") as session:
+        session.user("hello")
+    code = """
+import sys
+from holdfast.apps.cli import main
+sys.argv = ["holdfast", *sys.argv[1:]]
+try:
+    main()
+except SystemExit:
+    print()
+print(*sys.modules)
+"""
+    loaded = run_python(code, *verb.split(), "--store", store).splitlines()[-1].split()
+    assert "holdfast.apps.cli._app" in loaded
+    assert not set(unneeded.split()) & set(loaded)
 
 
 @pytest.mark.parametrize("room", ROOMS)
