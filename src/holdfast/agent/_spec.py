@@ -222,7 +222,7 @@ class RunPlace:
 
 @dataclass(kw_only=True)
 class Activity:
-    """One run of one agent: the parts that belong to it alone, made anew for each."""
+    """One run of one agent: the parts that are created for each run."""
 
     spec: Spec
     place: RunPlace

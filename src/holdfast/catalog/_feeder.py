@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.session import Session
 
 _TICK_S = 2.0
-# The thread rests so many times as long as it has worked.
+# The thread pauses this many times as long as it has worked.
 _REST = 9.0
 _REST_MAX_S = 10.0
 _DRAIN_S = 1.0

@@ -68,7 +68,7 @@ class RetentionPlan(msgspec.Struct, frozen=True):
 
 
 def live_limit(sessions_max: int) -> Policy:
-    """Return the rule that always applies: beyond so many, the least recently used are archived."""
+    """Return the rule that always applies: beyond a number of sessions, the least recently used are archived."""
     return Policy(keep=sessions_max, name=f"more than {sessions_max:,} sessions are not archived")
 
 

@@ -19,7 +19,7 @@ from holdfast.security import neutralise_line
 from holdfast.session import read_range, resolve_blobs
 from holdfast.storage import Store
 
-EXAMINED_MAX = 20_000  # so many events are checked for one query, the newest first, unless all hits are asked for
+EXAMINED_MAX = 20_000  # the events checked for one query, the newest first, unless all hits are requested
 
 _PAGE_ROWS = 500
 _MONTH_MS = 30 * 24 * 3600 * 1000
@@ -282,7 +282,7 @@ def _window(text: str, spans: list[Span], chars: int) -> Span:
     """Return where to cut: around the closest spans, at a space if one is near."""
     if len(text) <= chars or not spans:
         return 0, min(len(text), chars)
-    # The place with the most spans within so many characters.
+    # The place with the most spans within that number of characters.
     best, most = spans[0][0], 0
     for number, (first, _) in enumerate(spans[:100] if len(spans) > 1 else ()):
         within = sum(1 for _, last in spans[number : number + 20] if last <= first + chars)

@@ -28,7 +28,7 @@ NAME_CHARS_MAX = 120
 _HOUR_LAST = 253_402_300_799 // 3600  # the end of the year 9999
 _CELLS_MAX = 1024
 _CELLS_AIM = 512
-_HOURS_FINE = 96  # so many of the newest hours are kept as hours
+_HOURS_FINE = 96  # the number of newest hours that are kept as hours
 _NAMES_MAX = 48
 _FIGURE_MAX = 10**12  # of one report, so that a session's sum always fits 64 bits
 # Under these names a provider counts what it read from its cache in addition to the input.

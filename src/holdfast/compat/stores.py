@@ -22,7 +22,7 @@ class AgentStorage(Protocol):
     """The methods of a backend for the state of one agent; each may be a coroutine function."""
 
     def save(self, state: dict[str, Any]) -> Any:
-        """Keep a document of plain JSON values in the place of the one before."""
+        """Store a document of plain JSON values, replacing the previous one."""
 
     def load(self) -> Any:
         """Return the document as it was saved; None if there is none."""

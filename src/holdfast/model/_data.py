@@ -52,7 +52,7 @@ def has_marked_keys(data: bytes) -> bool:
 
 
 def named_blobs(data: bytes) -> list[str]:
-    """Return the texts in recorded JSON that are in the place of a blob's name."""
+    """Return the texts in recorded JSON that stand where a blob's name may be."""
     return [name.decode("ascii", "replace") for name in _NAMED.findall(data)]
 
 

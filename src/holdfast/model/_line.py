@@ -169,7 +169,7 @@ def is_as_written(line: bytes, crc: int = 0) -> bool:
 
 
 def verified_blocks(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes]:
-    """Yield the lines of a log in verified blocks of at least so many bytes, while they are as written."""
+    """Yield the lines of a log in verified blocks of at least that many bytes, up to the first damage."""
     crc = 0
     for block in _whole_lines(chunks, block_bytes):
         crc = crc32(memoryview(block)[:-TRAILER], crc)

@@ -16,7 +16,7 @@ from holdfast.replay._turns import TurnEvents, TurnView, common_prefix, read_his
 
 Cost = Callable[[list[Event]], float | None]  # returns the cost of the requests in these events; None if it is unknown
 
-# Beyond so many pairs, turns are simply matched in their order.
+# Beyond this number of pairs, turns are simply matched in order.
 _PAIRS_MAX = 4_000_000
 
 

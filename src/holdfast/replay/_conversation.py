@@ -29,7 +29,7 @@ from holdfast.replay.content import kinds_said
 # The caller gets a list of its own, yet nothing is copied: two buffers take turns, and a buffer is only written to
 # while nobody else refers to it. A buffer that lags behind is updated from the first message that changed. If both are
 # in use, a fresh copy replaces the older one.
-_LONG = 16  # blocks; shorter messages are simply written anew
+_LONG = 16  # blocks; shorter messages are simply rebuilt
 
 
 class _Buffer(msgspec.Struct, eq=False):

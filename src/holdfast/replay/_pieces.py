@@ -268,7 +268,7 @@ class Drafts:
         return (flat[low:high] for low, high in pairwise(edges))
 
     def last_blocks(self, skipped: int) -> list[Block]:
-        """Return the blocks of the last message after so many of them."""
+        """Return the blocks of the last message after a number of them."""
         return self.flat[self._starts[-1] + skipped :]
 
     def is_assistants(self) -> bool:
@@ -379,7 +379,7 @@ class Drafts:
         whole = kept < len(starts) and starts[kept] == count
         first = kept if whole else kept - 1
         del self.flat[count:], self._seqs[count:], starts[kept:]
-        # Messages that are grown along with these must begin anew.
+        # Messages that are extended along with these must be built again.
         self.epoch += 1
         while self._summaries and self._summaries[-1] >= first:
             self._summaries.pop()

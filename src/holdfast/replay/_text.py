@@ -156,7 +156,7 @@ def template(**members: Any) -> dict[str, Any]:
 
 
 # A pause of the garbage collector while very many lasting values are made.
-MANY = 2_000  # from so many on it is worthwhile; also used if the number is unknown
+MANY = 2_000  # the number from which it is worthwhile; also used if the number is unknown
 
 
 @contextmanager

@@ -86,7 +86,7 @@ class Thread:
         """Add words of one side: any block but a call or a result."""
         seq = self._append(seq, BlockPiece(role, block))
         if role == "user":
-            # From here on a repeated id is a new call: some models number anew in each turn.
+            # From here on a repeated id is a new call: some models restart their numbering in each turn.
             self._user_seq = seq
             self._answered.clear()
 

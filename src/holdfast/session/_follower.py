@@ -1,4 +1,4 @@
-"""Following a log: its events, then new ones as they come, whoever writes them."""
+"""Following a log: its events, then new ones as they are written by any process."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """For how long an approval counts: ``once``, for the ``session``, or ``always``."""
 
     def is_same(self, other: Answer) -> bool:
-        """Return whether it says the same, whoever gave it."""
+        """Return whether it is the same decision, apart from who gave it."""
         return (self.id, self.decision, self.args, self.result) == (other.id, other.decision, other.args, other.result)
 
     def __str__(self) -> str:

@@ -34,7 +34,7 @@ class Signal(threading.Condition):
         super().__init__(self.lock)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Release the lock until another thread notifies, or for so many seconds; return whether one did."""
+        """Release the lock until another thread notifies or the time is up; return whether one did."""
         waiter, waiting = allocate_lock(), self._waiters  # type: ignore[attr-defined]  # of the class above
         waiter.acquire()
         woken = False

@@ -351,7 +351,7 @@ def resolved(path: str) -> str:
 
 
 def widen_pipe(descriptor: int, size: int) -> None:
-    """Give a pipe a buffer of so many bytes, where the system supports it; OSError if not permitted."""
+    """Set the buffer size of a pipe, where the system supports it; OSError if not permitted."""
     if sys.platform == "linux" and fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) < size:
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, size)
 

@@ -226,7 +226,7 @@ class MemoryStore(Store):
             self._free(key).archived = archived
 
     def forget(self, key: str) -> None:
-        """Forget a key, whoever holds it."""
+        """Forget a key, even if it is held."""
         del self._shelves[key]
         self._spelt.get(fold_id(key), set()).discard(key)
         self._gone[key] = next(_stamps)

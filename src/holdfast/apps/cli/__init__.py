@@ -19,7 +19,7 @@ __all__ = ["App", "cli", "main", "run_program"]
 # They run until somebody ends them.
 _ENDLESS = frozenset(["chat", "tui", "web", "acp", "bridge", "mcp", "serve"])
 _LONG = _ENDLESS | {"run"}  # their garbage is collected as in any other program
-_COLLECT_AFTER = 100_000  # new objects; most verbs are over before they have made so many
+_COLLECT_AFTER = 100_000  # new objects; most verbs end before they have made that many
 
 
 def run_program() -> NoReturn:

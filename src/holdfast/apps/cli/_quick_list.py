@@ -68,7 +68,7 @@ def older(count: int) -> Span:
     return Span(f"and {counted(count, 'older session')}; use --all to show all", "faint")
 
 
-LIMIT = 50  # so many sessions a list shows if nothing is said
+LIMIT = 50  # the number of sessions in a list by default
 
 _LIMIT_MAX = 1000
 _NS_PER_MS = 1_000_000

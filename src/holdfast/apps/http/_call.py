@@ -189,7 +189,7 @@ async def _read_body(endpoint: Endpoint, request: Request) -> Any:
 
 
 # Errors as answers: a problem with our code, what to do about it, and its status.
-# Those of this table are worth another try after so many seconds.
+# Errors in this table are worth another attempt after that many seconds.
 _RETRY_S = {"locked": 1, "unavailable": 2, "busy": 1, "stopping": 1, "too_many": 1}
 # The fields of an error that may be sent: never a path, an address or recorded text.
 _SHOWN = ("session_id", "seq", "limit", "needed_bytes")

@@ -85,7 +85,7 @@ def _digest(token: str) -> str:
 
 
 class Waker:
-    """Continues sessions that are answered or due, whoever answered them; one server polls at a time."""
+    """Continues sessions that were answered anywhere or are due; one server polls at a time."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -170,7 +170,7 @@ class _Input:
     async def _say_why(self, *, is_stopping: bool) -> None:
         if is_stopping:
             await self._send("server.stopping", answers.ServerStopping(session_id=self._id))
-            await self._socket.close(1012)  # the server begins anew
+            await self._socket.close(1012)  # the server restarts
             return
         await self._send("error", told_problem(Refused(401, "token", "the token counts no more")))
         await self._socket.close(1008)  # a rule of ours
@@ -182,7 +182,7 @@ class _Input:
                 await self._read_on()
 
     def _hear(self, turn: HostedTurn) -> None:
-        """Send this session's answers to every client connected to it, whoever asked, here or elsewhere."""
+        """Send this session's answers to every client connected to it, even if another client or app asked."""
         self._do(self._pass_on(heard(turn)))
 
     async def _read_on(self) -> None:

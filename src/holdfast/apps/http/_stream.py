@@ -1,4 +1,4 @@
-"""Following events: those from a place on, then new ones, whoever records them."""
+"""Following events: those from a position on, then new ones as they are recorded by any process."""
 
 from __future__ import annotations
 

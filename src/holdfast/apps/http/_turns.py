@@ -71,7 +71,7 @@ class RunningTurns:
 
     @contextlib.contextmanager
     def heard_by(self, space: str, id: str, hear: Hear) -> Iterator[None]:
-        """Give every turn of a session to ``hear``, whoever begins it, and first the current one."""
+        """Pass every turn of a session to ``hear``, beginning with the current one, whichever app starts it."""
         if (turn := self._host.turn((space, id))) is not None:
             hear(turn)
         listeners = self._listeners.setdefault((space, id), [])

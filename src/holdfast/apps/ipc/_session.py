@@ -101,7 +101,7 @@ class Current:
         """Return the sessions, newest first; all of them without a limit."""
         if wish.limit is not None and not 0 <= wish.limit <= messages.LIMIT_MAX:
             raise UsageError(f"a limit is a number of sessions, not {wish.limit}")
-        # No database takes a larger limit, and nobody has so many sessions.
+        # No database accepts a larger limit, and there are never that many sessions.
         limit = None if wish.limit is None else min(wish.limit, 2**31)
         page = await asyncio.to_thread(self._hf.list, limit)
         return answers.SessionBriefs(sessions=[messages.session_info(found) for found in page])

@@ -115,7 +115,7 @@ class WaitingList(Wish, frozen=True):
 
 
 class WaitingAnswer(Wish, frozen=True):
-    """Answers a question, whoever has its session; who runs the agent goes on then."""
+    """Answers a question of a session that any process may have; the one that runs the agent continues."""
 
     question: str
     """Its id, or the beginning of it."""

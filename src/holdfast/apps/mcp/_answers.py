@@ -25,7 +25,7 @@ from holdfast.replay import Entry, Transcript, read_transcript
 from holdfast.security import neutralise, neutralise_line
 from holdfast.session import Resume
 
-ANSWER_CHARS_MAX = 40_000  # one answer of a tool: about 10,000 tokens, of which clients take so many
+ANSWER_CHARS_MAX = 40_000  # one answer of a tool: about 10,000 tokens, which clients accept
 DOCUMENT_CHARS_MAX = 400_000  # a transcript as a resource, which a person chooses
 _ENTRY_CHARS_MAX = 4_000
 _VALUE_CHARS_MAX = 4_000

@@ -85,7 +85,7 @@ class ConversationView(LineView):
         self._found: int | None = None
         self._chosen = -1
         self._sticks = True  # the end is in sight, and stays so when something is added
-        self._note = ""  # what is said in the place of blocks while there are none
+        self._note = ""  # the text shown while there are no blocks
 
     @property
     def session_id(self) -> str | None:

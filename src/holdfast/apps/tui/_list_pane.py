@@ -172,7 +172,7 @@ class ListPane(Vertical):
 
     def look_again(self) -> None:
         """Refresh now, after a change made here."""
-        # In another order what changed may stand anywhere, so the list begins anew.
+        # In another order a changed row may be anywhere, so the list is loaded again.
         if self._asked.is_newest_first:
             self.renew()
         else:

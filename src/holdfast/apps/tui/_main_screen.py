@@ -1,4 +1,4 @@
-"""The first screen: the list of sessions, and beside it what is said in the chosen one."""
+"""The first screen: the list of sessions, and beside it the conversation of the chosen one."""
 
 from __future__ import annotations
 

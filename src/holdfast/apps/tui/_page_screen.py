@@ -100,7 +100,7 @@ def printed(width: int, write: Callable[[Canvas], None]) -> list[Strip]:
 
 
 class _Paper(Canvas):
-    """A sheet in the place of the terminal."""
+    """A page that is drawn in place of the terminal."""
 
     def __init__(self, width: int) -> None:
         self._width = width

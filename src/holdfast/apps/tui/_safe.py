@@ -34,7 +34,7 @@ def styled(*pieces: tuple[str, str]) -> Text:
 
 
 def cut(text: str, width: int) -> str:
-    """Return one line of at most so many columns; an ellipsis marks a cut."""
+    """Return one line of at most that many columns; an ellipsis marks a cut."""
     line = Text(one_line(text), no_wrap=True, end="")
     line.truncate(max(width, 0), overflow="ellipsis")
     return line.plain

@@ -114,7 +114,7 @@ class SessionTable(LineView):
         self.restored: set[str] = set()
         self.busy: set[str] = set()
         self.order = "updated"  # what the rows are sorted by; its column is marked
-        self.nothing = ""  # what is said where there are no rows
+        self.nothing = ""  # the text shown if there are no rows
         self.is_elsewhere = False  # what is shown beside the list is in none of its rows, so none stands out
 
     @property

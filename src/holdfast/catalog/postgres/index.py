@@ -218,7 +218,7 @@ class PostgresIndex(Index):
     def _matching(
         self, wanted: Filter, after: Place | None, rows: int, order: Order
     ) -> Iterator[tuple[Place, SessionMetadata]]:
-        """Yield the matching sessions and their places, read in steps of so many rows."""
+        """Yield the matching sessions and their places, read in steps of a number of rows."""
         columns = f"{_LISTED}, s.{order.name} AS place"
         while True:
             statement = PostgresStatement()

@@ -171,7 +171,7 @@ class Writing:
 
 
 def reprice(connection: Connection, total: Total, prices: Prices | None) -> None:
-    """Compute every session's cost anew, within the caller's transaction."""
+    """Compute every session's cost again, within the caller's transaction."""
     from holdfast.catalog._prices import Prices, repriced
 
     prices = Prices() if prices is None else prices

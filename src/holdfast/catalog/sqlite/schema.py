@@ -37,7 +37,7 @@ def create_schema(connection: Connection) -> None:
 
 
 def drop_schema(connection: Connection) -> None:
-    """Remove every table, whoever created it, within the caller's transaction."""
+    """Remove every table within the caller's transaction, including those of other programs."""
     for kind in ("table", "view"):
         while True:
             # Tables that belong to a virtual one go with it.

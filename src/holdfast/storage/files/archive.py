@@ -35,7 +35,7 @@ _HEAD = struct.Struct("<8sQQ")
 _HEAD_NAME = b"holdfast"
 _HEAD_BYTES = _SKIPPABLE.size + _HEAD.size
 
-ReadAt = Callable[[int, int], bytes]  # reads at most so many bytes from an offset of a file
+ReadAt = Callable[[int, int], bytes]  # reads at most that many bytes from an offset of a file
 
 
 class ArchiveFrame(NamedTuple):

@@ -31,7 +31,7 @@ LOG_NAME = "events.jsonl"
 ARCHIVE_NAME = "events.jsonl.zst"
 OWN_NAME = "own.jsonl"
 BASE_NAME = "base.json"
-PARTS_MAX = 16  # a branch inherits at most so many files; one that would need more is copied
+PARTS_MAX = 16  # the maximum number of files that a branch inherits; one that would need more is copied
 _BASE_BYTES_MAX = 4096
 # Only another process that keeps rewriting the log could make a reader retry this often.
 _LOOKS_MAX = 100

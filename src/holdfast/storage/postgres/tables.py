@@ -123,7 +123,7 @@ async def repack(connection: Connection, head: Any, *, archived: bool) -> None:
 
 
 async def whole_log(connection: Connection, head: Any, stop: int | None = None) -> bytes:
-    """Return all bytes of a log, or the first so many."""
+    """Return all bytes of a log, or the first ones up to a number."""
     query = "SELECT size, data, packed FROM pieces WHERE id = $1 AND generation = $2 AND start < $3 ORDER BY start"
     rows = await connection.fetch(query, head["id"], head["generation"], head["size"] if stop is None else stop)
     parts = (unpacked(r["data"], r["size"]) if r["packed"] else r["data"] for r in rows)

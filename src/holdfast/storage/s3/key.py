@@ -407,7 +407,7 @@ def _folded(key: str) -> str:
 S = TypeVar("S")
 T = TypeVar("T")
 _AT_ONCE = 16
-# Up to so many keys are looked up one by one; for more the whole bucket is listed once.
+# Up to this number of keys are looked up one by one; for more the whole bucket is listed once.
 _FEW_KEYS = 32
 _KEPT_MAX = 100_000
 

@@ -98,7 +98,7 @@ class LogObjects:
         return lined_up(found + pack_pieces(one for one in listed if one.path.startswith(packs)))
 
     def forget(self) -> None:
-        """List everything anew the next time."""
+        """List everything again the next time."""
         self._found.clear()
         self._seen.clear()
         self._turn = None
@@ -392,7 +392,7 @@ def framed(epoch: int, data: bytes) -> bytes:
 
 
 def log_piece(number: int, size: int, path: str) -> ObjectPiece:
-    """Return the piece of an object, with so many bytes of the log."""
+    """Return the piece of an object, with that many bytes of the log."""
     return ObjectPiece(number, number, size, path, HEAD_BYTES)
 
 

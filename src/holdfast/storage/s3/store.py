@@ -204,7 +204,7 @@ class ObjectStore(LeasedStore):
         self._at_once.close()
 
     def forget_writing(self, key: str) -> None:
-        """Read everything anew the next time this key is written."""
+        """Read everything again the next time this key is written."""
         self._writing.pop(key, None)
 
     def bury(self, key: str, folder: str) -> None:

@@ -424,7 +424,7 @@ class SQLiteLease(RenewedLease):
         self._database = database
 
     def acquire(self, owner: str, ttl_ms: int) -> int:
-        """Take it; one that was lost meanwhile is taken anew."""
+        """Take the lease; one that was lost meanwhile is taken again."""
         try:
             return super().acquire(owner, ttl_ms)
         except Fenced:

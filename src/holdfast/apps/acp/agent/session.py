@@ -163,7 +163,7 @@ class Live:
         return self._agent
 
     def _go_on(self, agent: Agent) -> RunStream:
-        """Carry out the answers, whoever gave them."""
+        """Carry out the answers, wherever they were given."""
         return agent.resume_stream(self.id, answers={}, session=self.session)
 
     async def ask_again(self, *, is_shown: bool) -> None:

@@ -414,7 +414,7 @@ class AcpSession:
                 channel.hold(channel.notes.agent(frame))
 
     def _complain(self, channel: Channel, why: str, failures: tuple[str, ...]) -> None:
-        """Raise or warn, as the configuration says: the agent begins anew."""
+        """Raise or warn, as configured, because the agent starts a new session."""
         detail = f" ({'; '.join(failures)})" if failures else ""
         error = AgentNoLoadSupport(
             f"{self._link.name} cannot go on with its own session: {why}{detail}",

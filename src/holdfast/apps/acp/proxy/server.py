@@ -135,7 +135,7 @@ class Proxy:
     # -- what is answered here -------------------------------------------------------------------
     async def _initialize(self, params: Frame) -> Frame:
         """Return the agent's capabilities, extended by those of the proxy."""
-        self._sessions.agent_is_gone()  # one that was greeted before is started anew
+        self._sessions.agent_is_gone()  # one that was initialised before is started again
         hello = await self._agent.greet(params)
         can = self._agent.can
         ours: Frame = {name: {} for name in ("list", "resume", "fork", "close", "delete")}
@@ -212,7 +212,7 @@ class Proxy:
 
     def _pass_out(self, channel: Channel | None, frame: Frame) -> None:
         if "id" in frame:
-            # An id of our own: an agent that was started anew counts from one again.
+            # An id of our own, since a restarted agent counts from one again.
             number = f"holdfast-{next(self._numbers)}"
             # The agent's id of its session is what the notes know.
             self._asked[number] = (frame, channel)

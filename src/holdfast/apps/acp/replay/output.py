@@ -23,7 +23,7 @@ from holdfast.apps.wire.frames import notification, object_in
 Update = bytes | msgspec.Raw  # the JSON of what a ``session/update`` tells
 
 _CHUNK_BYTES_MAX = 64 * 1024
-PIECE_CHARS = _CHUNK_BYTES_MAX // 4  # a text of so many characters, whichever they are, is not longer than a chunk
+PIECE_CHARS = _CHUNK_BYTES_MAX // 4  # a text of this many characters is never longer than a chunk
 _TEXT_HEAD = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":'
 _THOUGHT_HEAD = b'{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":'
 _END = b"}}\n"
