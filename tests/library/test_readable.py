@@ -42,3 +42,13 @@ def test_an_event_shows_its_data_and_memory_its_values(hf):
         assert len(repr(event)) < 300
         assert repr(s.memory) == "Memory({'city': {'name': 'Lisbon'}})"
         assert repr(s.memory.entry("city")) == "MemoryEntry(key='city', value={'name': 'Lisbon'}, scope='session')"
+
+
+def test_hits_are_told_in_lines_and_as_a_table(hf):
+    """Each hit of a search with its session and its words."""
+    with hf.session("trip") as session:
+        session.user("Lisbon <b>by train")
+    hits = hf.search("train")
+    assert repr(hits) == f"<1 hit>\n  trip  Lisbon <b>by train  #{hits[0].seq}  user  Lisbon <b>by train"
+    assert "<td>Lisbon &lt;b&gt;by train</td>" in hits._repr_html_()
+    assert "1 message " in repr(hf.list())

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         protection,
         read_policies,
     )
-    from holdfast.catalog._search import Asked, Hit, Snippet, scan_logs
+    from holdfast.catalog._search import Asked, Hit, Hits, Snippet, scan_logs
     from holdfast.catalog._search_texts import ROLES
     from holdfast.catalog._short_ids import SHORT_CHARS, short_id
     from holdfast.catalog._stats import Timeline, TurnFigures, Wanted, count_index, timeline_of
@@ -71,7 +71,7 @@ __getattr__ = lazy(
         "_look": "look",
         "_newest": "Listed Newest Number newest",
         "_retention": ("Policy RetentionDecision RetentionPlan Spared live_limit plan protection read_policies"),
-        "_search": "Asked Hit Snippet scan_logs",
+        "_search": "Asked Hit Hits Snippet scan_logs",
         "_search_texts": "ROLES",
         "_short_ids": "SHORT_CHARS short_id",
         "_stats": "Timeline TurnFigures Wanted count_index timeline_of",
@@ -87,7 +87,7 @@ __all__ += ["Period", "SessionFigures", "Share", "Stats", "ToolFigures", "TopicC
 __all__ += ["EVERYTHING", "NEWEST", "Filter", "Order", "Page", "arranged", "read_cursor", "read_order", "words_in"]
 __all__ += ["Listed", "Newest", "Number", "Row", "look", "make_page", "newest", "shown"]
 __all__ += ["Policy", "RetentionDecision", "RetentionPlan", "Spared", "live_limit", "plan", "protection"]
-__all__ += ["ROLES", "Asked", "Hit", "Snippet", "read_policies", "scan_logs"]
+__all__ += ["ROLES", "Asked", "Hit", "Hits", "Snippet", "read_policies", "scan_logs"]
 __all__ += [
     "SHORT_CHARS",
     "Tally",

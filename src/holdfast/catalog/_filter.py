@@ -218,7 +218,8 @@ class Page(list[SessionMetadata]):
         for row in self:
             when = datetime.fromtimestamp(row.updated_at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
             state = row.status if row.state == "ok" else row.state
-            yield row.session_id, row.title or "(no title)", when, f"{row.message_count:,} messages", state
+            messages = f"{row.message_count:,} message{'' if row.message_count == 1 else 's'}"
+            yield row.session_id, row.title or "(no title)", when, messages, state
 
     @property
     def next(self) -> str | None:

@@ -14,7 +14,7 @@ from holdfast.catalog._query import Query, Span, fold, original_spans, read_quer
 from holdfast.catalog._recall import RecallCache, Recalled, Recaller
 from holdfast.catalog._search_texts import Heard, Listener, Told
 from holdfast.errors import HoldfastError
-from holdfast.model import SessionMetadata
+from holdfast.model import SessionMetadata, html_table
 from holdfast.security import neutralise_line
 from holdfast.session import read_range, resolve_blobs
 from holdfast.storage import Store
@@ -157,6 +157,21 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: int
     title: str | None = None
     """The title of the session."""
+
+
+class Hits(list[Hit]):
+    """The hits of a search, best first."""
+
+    def __repr__(self) -> str:
+        rows = "".join(f"\n  {'  '.join(row)}" for row in self._told())
+        return f"<{len(self)} hit{'' if len(self) == 1 else 's'}>{rows}"
+
+    def _repr_html_(self) -> str:
+        return html_table(("id", "title", "event", "role", "text"), self._told())
+
+    def _told(self) -> Iterator[tuple[str, str, str, str, str]]:
+        for hit in self:
+            yield hit.session_id, hit.title or "(no title)", f"#{hit.seq}", hit.role, hit.snippet.text
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

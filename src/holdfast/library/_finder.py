@@ -119,7 +119,7 @@ def _ms(when: dt.datetime | None) -> int | None:
 def search(
     core: Core, query: str, session_id: str | None, role: str | None, tool: str | None, limit: int | None, *wanted: Any
 ) -> list[catalog.Hit]:
-    from holdfast.catalog import ROLES, Asked
+    from holdfast.catalog import ROLES, Asked, Hits
 
     if not isinstance(query, str):
         raise UsageError(f"a query is a text, not {type(query).__name__}")
@@ -148,7 +148,7 @@ def search(
     )
     # Searches the store as it is on the medium: sealed text never reaches the index.
     hits = core.catalog.answer(lambda index: index.search(core.inner, asked))
-    return core.sealed_books.search(hits, asked) if core.store.has_keys else hits
+    return Hits(core.sealed_books.search(hits, asked) if core.store.has_keys else hits)
 
 
 # Usage of sessions: tokens, cost and time, over many sessions or within one.
