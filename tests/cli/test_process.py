@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast import __version__
 
 COMMAND = str(Path(sys.executable).with_name("holdfast"))
@@ -94,6 +95,17 @@ def test_a_reader_that_leaves_early(trip, store_root):
         process.wait()
     assert errors == b""
     assert process.returncode == 1
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed(trip, store_root, closed):
+    """As a daemon starts it, with standard streams closed, the command works, and writes into no file of the store."""
+    command = ["sh", "-c", f'exec "$0" "$@" {closed}', COMMAND, "tag", trip, "seen", "--store", str(store_root)]
+    outcome = subprocess.run(command, capture_output=True, check=False)
+    assert (outcome.returncode, outcome.stderr) == (0, b"")
+    with holdfast.open(store_root) as hf:
+        assert "seen" in hf.info(trip).tags
+        assert hf.verify(trip).ok
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         check_made,
         etag_of,
     )
-    from holdfast.storage.disk import Disk, Node, forks, is_at_work, widen_pipe
+    from holdfast.storage.disk import Disk, Node, forks, is_at_work, open_nowhere, widen_pipe
     from holdfast.storage.files.store import FileStore
     from holdfast.storage.files.tree import is_path
     from holdfast.storage.memory import MemoryDocuments, MemoryLog, MemoryStore, NoStore
@@ -53,7 +53,7 @@ __getattr__ = lazy(
             "MUST_NOT_EXIST Capabilities Changes Documents Entry Lease Log Pieces Stamp Store"
             " check_clash check_key check_made etag_of"
         ),
-        "disk": "Disk Node forks is_at_work widen_pipe",
+        "disk": "Disk Node forks is_at_work open_nowhere widen_pipe",
         "files.store": "FileStore",
         "files.tree": "is_path",
         "memory": "MemoryDocuments MemoryLog MemoryStore NoStore",
@@ -79,6 +79,7 @@ __all__ += [
     "open_store",
 ]
 __all__ += ["FileStore", "MemoryDocuments", "MemoryLog", "MemoryStore", "NoStore", "SpaceStore", "shown_url"]
-__all__ += ["Disk", "Node", "Worker", "do_each", "forks", "is_at_work", "new_outcome", "widen_pipe", "zstd_module"]
+__all__ += ["Disk", "Node", "Worker", "do_each", "forks", "is_at_work", "new_outcome", "open_nowhere", "widen_pipe"]
+__all__ += ["zstd_module"]
 __all__ += ["Folder", "ForeignDatabase", "Outside", "PrivateSocket", "copy_database"]
 __all__ += ["add_to_file", "documents_beside", "find_log", "look_outside", "place_file", "read_file"]

@@ -350,6 +350,11 @@ def resolved(path: str) -> str:
     return current
 
 
+def open_nowhere() -> int:
+    """Return a descriptor of the null device."""
+    return os.open(os.devnull, os.O_RDWR)
+
+
 def widen_pipe(descriptor: int, size: int) -> None:
     """Set the buffer size of a pipe, where the system supports it; OSError if not permitted."""
     if sys.platform == "linux" and fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) < size:

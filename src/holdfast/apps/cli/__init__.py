@@ -36,6 +36,7 @@ def run_program() -> NoReturn:
 def main() -> NoReturn:
     """Run the command line, and leave with SystemExit."""
     arguments = sys.argv[1:]
+    _fill_streams()
     # Collecting garbage, once more at the exit, took a quarter of the time of a short verb.
     if arguments and _LONG.isdisjoint(arguments):
         gc.set_threshold(_COLLECT_AFTER)
@@ -43,6 +44,15 @@ def main() -> NoReturn:
         _run(arguments)
     finally:
         gc.freeze()
+
+
+def _fill_streams() -> None:
+    """Give the null device to standard streams that are closed: else files that are opened later get their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            from holdfast.storage import open_nowhere
+
+            setattr(sys, name, os.fdopen(open_nowhere(), mode, encoding="utf-8", closefd=False))
 
 
 def _is_whole_program(caller: FrameType) -> bool:
