@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -213,7 +213,7 @@ class Unasked(NamedTuple):
 NOTHING = Unasked()
 
 
-def find_leftovers(session: Session) -> tuple[list[CallRequest], Unasked]:
+def find_leftovers(session: Session, delegates: Collection[str] = ()) -> tuple[list[CallRequest], Unasked]:
     """Return the top-level calls that an ended process left without a result: the begun, and the only recorded ones.
 
     The outcome of those that had begun is unknown. Call it before anything is appended: the first append records
@@ -226,13 +226,14 @@ def find_leftovers(session: Session) -> tuple[list[CallRequest], Unasked]:
     begun = [one.seq for id, one in state.pending_calls.items() if one.begun and id not in waiting]
     calls = [event for event in map(next, map(session.events, begun)) if event.type == "tool_call"]
     requests = [request for event in calls if not is_child(event) and (request := _request(session, event))]
-    return requests, find_unasked(session)
+    return requests, find_unasked(session, delegates=delegates)
 
 
-def find_unasked(session: Session, run: str | None = None) -> Unasked:
+def find_unasked(session: Session, run: str | None = None, *, delegates: Collection[str] = ()) -> Unasked:
     """Return the calls of the last answer of a run that nobody was asked about, and the runs below that go on.
 
-    The state does not have them: a process that was killed in between recorded that they did not run.
+    The state does not have them: a process that was killed in between recorded that they did not run. ``delegates`` are
+    the names of the calls by which the run delegates.
     """
     waiting = _waiting_calls(session)
     settled: set[Any] = set()
@@ -251,7 +252,10 @@ def find_unasked(session: Session, run: str | None = None) -> Unasked:
             if call not in settled:
                 below.append((str(event.data.get("child_run")), str(call)))
             continue
-        if event.type == "tool_call" and call not in settled | waiting and event.data.get("begun") is False:
+        # A delegate begins with an event of its own: without it, its call was recorded only.
+        is_lone = event.data.get("tool") in delegates and call not in dict(below).values()
+        is_only_recorded = event.data.get("begun") is False or is_lone
+        if event.type == "tool_call" and call not in settled | waiting and is_only_recorded:
             request = _request(session, event)
             calls += [] if request is None else [(request, event)]
         settled.add(call)

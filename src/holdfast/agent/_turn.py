@@ -48,7 +48,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 
 def check_delegates(spec: Spec) -> None:
     """Raises UsageError if two delegates, or a delegate and a tool, have the same name."""
-    names = [tool.name for tool in spec.tools] + [tool_name(each.name) for each in spec.delegates]
+    names = [tool.name for tool in spec.tools] + _delegating(spec)
     names += [] if spec.output is None else list(spec.output.ways)
     twice = [name for name in names if names.count(name) > 1]
     if twice:
@@ -70,6 +70,11 @@ def _delegate_tool(child: Spec, parent: Activity) -> Tool:
         "additionalProperties": False,
     }
     return Tool(ask, name=tool_name(child.name), description=about, schema=schema)
+
+
+def _delegating(spec: Spec) -> list[str]:
+    """Return the names of the calls by which an agent delegates."""
+    return [tool_name(each.name) for each in spec.delegates]
 
 
 def tool_name(agent: str) -> str:
@@ -233,7 +238,7 @@ async def _go_on_below(parent: Activity, run: str, call: str) -> None:
         if child.output is None and is_complete(said):  # or before its answer was passed on
             output = "".join(block["text"] for block in blocks_of(said[-1]) if block["type"] == "text")
         else:
-            unasked = find_unasked(parent.talk.session, run)
+            unasked = find_unasked(parent.talk.session, run, delegates=_delegating(child))
             output = await _finish(await _activity(parent, child, talk, call), unasked)
     except Parked:
         return
@@ -419,7 +424,7 @@ class AgentTurn:
             place = self._place(stack)
             await stack.enter_async_context(place.home.turns.of_agent())
             # Before the first append: that records the interruption, and then they count as ended.
-            leftovers, self._unasked = find_leftovers(place.talks)
+            leftovers, self._unasked = find_leftovers(place.talks, _delegating(self.spec))
             self._carried = bool(place.talks.live_state.asks)
             talk = RunLog(place.talks, new_run(), self.spec.name)
             state = place.talks.live_state
