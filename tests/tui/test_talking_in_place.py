@@ -187,7 +187,7 @@ async def test_a_stopped_answer_asks_no_more(sit, hf, trip, model):
 
 
 async def test_a_model_that_fails_is_told(sit, trip, monkeypatch):
-    """Without a server to talk to there is a sentence, and the app goes on."""
+    """Without a server to talk to there is a sentence, the app goes on, and the words can be sent again."""
     monkeypatch.setenv("HOLDFAST_MODEL", "no-such-provider:x")
     async with sit() as seat:
         await seat.sees("Trip to Lisbon")
@@ -195,6 +195,7 @@ async def test_a_model_that_fails_is_told(sit, trip, monkeypatch):
         await seat.press("c")
         await say(seat, "hello")
         await seat.sees("no-such-provider")
+        await seat.until(lambda: seat.app.query_one("#say").value == "hello")
 
 
 async def test_leaving_in_the_middle_of_an_answer(sit, hf, trip, model):

@@ -449,6 +449,12 @@ class ConversationPane(Vertical):
         """Return the unsent text of the input line."""
         return self._line.value.strip() if self.is_line_open else ""
 
+    def give_back(self, text: str) -> None:
+        """Put what nobody heard into the line again, unless something else is typed there."""
+        if self.is_line_open and not self._line.value:
+            self._line.value = text
+            self._line.cursor_position = len(text)
+
     def take_typed(self) -> None:
         """Clear the line after it was sent."""
         self._line.keep(self._line.value)

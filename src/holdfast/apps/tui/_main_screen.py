@@ -135,6 +135,7 @@ class MainScreen(Screen[None]):
         self._pages = pages
         self._first_id = session_id
         self._preview_soon: Timer | None = None
+        self._sent: dict[str, str] = {}  # by session, what no agent has heard yet
         self.list_pane, self._pane = ListPane(pages, known, id="left"), ConversationPane(library, id="right")
         self.sessions, self.conversation = self.list_pane.sessions, self._pane.view
 
@@ -436,6 +437,8 @@ class MainScreen(Screen[None]):
     def _said(self, event: Input.Submitted) -> None:
         text, id = event.value.strip(), self.app.tracking.session_id
         if text and id is not None:
+            if not self.app.talks.is_running(id):
+                self._sent[id] = text
             self.app.say(id, text)
 
     @property
@@ -456,6 +459,7 @@ class MainScreen(Screen[None]):
     def heard(self, session_id: str, what: str, detail: Any) -> None:
         """Handle a message about an answer; called on the app's own loop."""
         here = self.app.tracking.session_id
+        unheard = self._sent.pop(session_id, "") if what in ("began", "failed") else ""
         if what == "began":
             self.sessions.busy.add(session_id)
             if session_id in self.app.fresh:
@@ -469,6 +473,8 @@ class MainScreen(Screen[None]):
             self.list_pane.look_again()
             if what == "failed":
                 self.app.tell_failure(detail)
+                if here == session_id:
+                    self._pane.give_back(unheard)
             elif detail or here != session_id:
                 title = self.app.short_name(session_id)
                 self.app.notify(detail or "answered", title=title, markup=False)
