@@ -13,7 +13,6 @@ from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.cli._summary import print_conversation, print_header
 from holdfast.apps.render.page import Column, Piece, Span
-from holdfast.apps.render.search import gather, parents_in
 from holdfast.apps.render.words import ago, counted
 from holdfast.errors import UsageError
 from holdfast.model import Event
@@ -128,6 +127,8 @@ def _last_words(chat: Chat, id: str) -> list[str]:
 
 
 def _search(chat: Chat, rest: str) -> None:
+    from holdfast.apps.render.search import gather, parents_in
+
     if not rest:
         raise UsageError("/search needs words to look for", remedy="For example: /search Lisbon")
     hits = chat.app.library.search(rest, limit=_HITS)
