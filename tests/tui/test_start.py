@@ -133,7 +133,7 @@ async def test_a_store_that_fails_ends_the_start(hf, monkeypatch):
     monkeypatch.setattr(hf, "list", fail)
     app = make_app(hf)
     async with app.run_test(notifications=True):
-        while gc.isenabled() is False:  # noqa: ASYNC110 - it has no event
+        while not (gc.isenabled() and list(app._notifications)):  # noqa: ASYNC110 - they have no event
             await asyncio.sleep(0.01)
         assert "no such store" in next(iter(app._notifications)).message
 
