@@ -270,7 +270,7 @@ class _Connection:
         """The reason why it is unavailable, until it was reported."""
         self.is_over = False
         self._is_lost = False
-        """Whether it was reported that it failed."""
+        """True once its failure was reported."""
         self.over = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self._cwd = cwd

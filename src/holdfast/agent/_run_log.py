@@ -203,7 +203,7 @@ def attempts(events: Iterable[Event]) -> list[Attempt]:
 
 # What an ended process left of the last answer.
 class Unasked(NamedTuple):
-    """What an ended process left of a run's last answer: calls that it recorded, and neither began nor asked about."""
+    """The calls of a run's last answer that an ended process recorded, and neither began nor asked about."""
 
     calls: Sequence[tuple[CallRequest, Event]] = ()
     below: Sequence[tuple[str, str]] = ()

@@ -1,4 +1,4 @@
-"""What replaces secrets in a store: made for its settings, with a key of its own."""
+"""The redactor of a store: made from its settings, with its own key."""
 
 # Loaded late, and apart from the redaction of recorded sessions: whatever records an event needs this much only.
 from __future__ import annotations

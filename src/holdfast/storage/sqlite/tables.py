@@ -65,7 +65,7 @@ APPEND = (
 It writes one page, where the row, its index and the number of the change are three more.
 """
 NOTED_MS = 100
-"""How long after the row of a log was changed pieces may be added without changing it again."""
+"""The time after a change of a log's row in which pieces may be added without changing the row again."""
 
 
 class KeyRow:
