@@ -49,6 +49,7 @@ class Retry(msgspec.Struct, frozen=True):
 
 # Most values are of these, and need no closer look.
 _PLAIN = frozenset([bool, dict, float, int, list, str, tuple, type(None)])
+_RECEIVERS = ("self", "cls")
 
 
 class Rerun:
@@ -119,25 +120,21 @@ def bound(fn: Work, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     look = _look_at(fn)
     if look.signature is None:
         return [args, kwargs]
+    places = look.places
+    if places is not None and not kwargs and len(args) == len(places) and _PLAIN.issuperset(map(type, args)):
+        return dict(zip(places, args, strict=True))
     try:
-        if not kwargs and look.places is not None and len(args) == len(look.places):
-            given = dict(zip(look.places, args, strict=True))
-        else:
-            given = look.signature.bind(*args, **kwargs).arguments
+        given = look.signature.bind(*args, **kwargs).arguments
     except TypeError as error:
         raise UsageError(f"{name_of(fn)} cannot be called so: {error}") from error
+    from holdfast.session.session import Session
+
     # Defaults are not applied: a parameter added later must not change the identity of old steps.
     return {
         name: value
         for at, (name, value) in enumerate(given.items())
-        if (type(value) in _PLAIN or not _is_session(value)) and not (at == 0 and name in ("self", "cls"))
+        if not isinstance(value, Session) and not (at == 0 and name in _RECEIVERS)
     }
-
-
-def _is_session(value: Any) -> bool:
-    from holdfast.session.session import Session
-
-    return isinstance(value, Session)
 
 
 def as_returned(value: Any, fn: Work) -> Any:
@@ -190,7 +187,7 @@ class _Look(NamedTuple):
     kind: Any
     """The annotated return type, if there is one."""
     places: tuple[str, ...] | None
-    """The parameters, if every one of them may be given by position, one argument each."""
+    """The parameters, if each takes one argument by position and is recorded with it; else none."""
     is_async: bool
     is_lazy: bool
 
@@ -214,9 +211,11 @@ def _known(fn: Work) -> _Look:
     if getattr(said, "__annotations__", {}).get("return"):
         with contextlib.suppress(Exception):  # a name that only a type checker knows
             kind = get_type_hints(said).get("return")
-    places, plain = None, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    if signature is not None and all(one.kind is plain for one in signature.parameters.values()):
-        places = tuple(signature.parameters)
+    places = None
+    if signature is not None:
+        named = signature.parameters
+        is_plain = all(one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for one in named.values())
+        places = tuple(named) if is_plain and next(iter(named), "") not in _RECEIVERS else None
     lazy = inspect.isgeneratorfunction(said) or inspect.isasyncgenfunction(said)
     awaited = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(said)
     return _Look(signature, None if kind in (Any, type(None)) else kind, places, awaited, lazy)
