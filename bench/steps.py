@@ -90,7 +90,7 @@ class Steps:
                 for number in itertools.islice(numbers, _RUN):
                     done.once(f"n{number}", result, number)
 
-            least, ours = alternated(self._pairs // _RUN, say, do)
+            least, ours = alternated(max(self._pairs // _RUN, 1), say, do)
         return ours / _RUN, least / _RUN
 
     def _note(self, name: str, spent: tuple[float, float]) -> None:
