@@ -38,7 +38,7 @@ class Steps:
     """On each store: alternating pairs, then a loop of known steps in a separate process."""
 
     def __init__(self, *, quick: bool) -> None:
-        self._pairs = 60 if quick else 300
+        self._pairs = 60 if quick else 1_000
         self._known = 1_000 if quick else 10_000
         self._server: server.Server | None = None
         self._made: dict[str, str] = {}

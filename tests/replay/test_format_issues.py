@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import format_issues, sanitize
+from holdfast.replay import Issue
 from holdfast.errors import UsageError
 
 
@@ -22,3 +23,10 @@ def test_issues_are_told_from_any_iterable():
     assert format_issues(iter(issues)) == format_issues(issues)
     assert "[not_a_list]" in format_issues(issues)
     assert format_issues(()) == "No issues found"
+
+
+def test_issues_are_told_apart_without_their_content():
+    """The same problem at the same place is one issue in a set, whatever content it names."""
+    one, same, other = (Issue("dropped", where, "It was empty.", content) for where, content in ("a1", "a2", "b1"))
+    assert one == same
+    assert {one, same, other} == {one, other}

@@ -154,6 +154,7 @@ class Steps:
         self._busy: dict[str, _Stay] = {}
         self._uncalled: dict[str, int] = {}  # attempts that began here, but whose function was not called
         self._finder: EventFinder | None = None
+        self._load = blob_loader(journal.opening.documents)
         self._modules: dict[str, str] = {}  # of functions that are known by their names
         self._salt = ""  # of the digests; from the first event, and the same ever after
         # A result that outlives a killed process goes to the medium with the next flush.
@@ -279,8 +280,7 @@ class Steps:
                 session_id=self._session.id,
             )
         if not known.is_long:
-            load = blob_loader(self._journal.opening.documents)
-            return as_returned(read_recorded(known.raw, load), step.fn)
+            return as_returned(read_recorded(known.raw, self._load), step.fn)
         return as_returned(self._find(known.result_seq).data.get("value"), step.fn)
 
     def _find(self, seq: int) -> Event:

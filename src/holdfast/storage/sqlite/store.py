@@ -248,7 +248,7 @@ class SQLiteLog(Log):
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
         """Append in one transaction that is committed, not synced. Raises Fenced if another writer took over."""
         now_s = time.monotonic()  # as well as the row's time: the clock may be set forward
-        if now_s > self._noted_until_s or not self._append_quickly(tables.parts(data), epoch):
+        if now_s > self._noted_until_s or not self._append_quickly(data, epoch):
             size = self._database.write(functools.partial(self._append, data, epoch), self._key)
             self._noted_until_s = now_s + tables.NOTED_MS / 1000 if size < _QUICK_BYTES_MAX else 0.0
         with self._lock:
@@ -256,12 +256,14 @@ class SQLiteLog(Log):
             if self._appended - self._synced <= _KEPT_BYTES_MAX:
                 self._kept.append(data)
 
-    def _append_quickly(self, parts: list[bytes], epoch: int) -> bool:
+    def _append_quickly(self, data: bytes, epoch: int) -> bool:
         """Add to the pieces alone, soon after the row was changed; return whether the row allowed it."""
         now = tables.now_ms()
-        rows = [(len(part), part, self._key, epoch, now - tables.NOTED_MS, now) for part in parts]
-        if len(rows) == 1:
-            return self._database.execute(tables.APPEND, rows[0], self._key) == 1
+        told = (self._key, epoch, now - tables.NOTED_MS, now)
+        parts = tables.parts(data)
+        if len(parts) == 1:
+            return self._database.execute(tables.APPEND, (len(data), parts[0], *told), self._key) == 1
+        rows = [(len(part), part, *told) for part in parts]
         return self._database.write(lambda db: db.executemany(tables.APPEND, rows).rowcount, self._key) == len(rows)
 
     def _append(self, data: bytes, epoch: int, connection: Connection) -> int:
