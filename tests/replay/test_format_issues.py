@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast import format_issues, sanitize
-from holdfast.replay import Issue
 from holdfast.errors import UsageError
+from holdfast.replay import Issue
 
 
 @pytest.mark.parametrize("wrong", [5, None, "x", [5], [None], [{"type": "x"}]])
