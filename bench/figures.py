@@ -79,12 +79,13 @@ def millis(nanoseconds: float) -> str:
     return f"{nanoseconds / 1e6:.1f} ms"
 
 
-def alternated(count: int, *works: Callable[[], Any]) -> list[float]:
-    """Return the median nanoseconds of each, called in turn, under the same load of the machine."""
+def alternated(count: int, *works: Callable[[], Any], run: int = 1) -> list[float]:
+    """Return the median nanoseconds of each, called in turn, ``run`` times in a row, under the same load."""
     spent: list[list[int]] = [[] for _ in works]
-    for _ in range(count):
+    for _ in range(max(count // run, 1)):
         for work, times in zip(works, spent, strict=True):
-            begin = time.perf_counter_ns()
-            work()
-            times.append(time.perf_counter_ns() - begin)
+            for _ in range(run):
+                begin = time.perf_counter_ns()
+                work()
+                times.append(time.perf_counter_ns() - begin)
     return [median(times) for times in spent]

@@ -79,19 +79,18 @@ class Steps:
             said.user(_WORDS)
             said.flush()
             done.once("first", result, 0)
-            numbers = iter(range(1, self._pairs + 1))
+            numbers = itertools.count(1)
 
             def say() -> None:
-                for _ in range(_RUN):
-                    said.user(_WORDS)
-                    said.flush()
+                said.user(_WORDS)
+                said.flush()
 
             def do() -> None:
-                for number in itertools.islice(numbers, _RUN):
-                    done.once(f"n{number}", result, number)
+                number = next(numbers)
+                done.once(f"n{number}", result, number)
 
-            least, ours = alternated(max(self._pairs // _RUN, 1), say, do)
-        return ours / _RUN, least / _RUN
+            least, ours = alternated(self._pairs, say, do, run=_RUN)
+        return ours, least
 
     def _note(self, name: str, spent: tuple[float, float]) -> None:
         self._spent.setdefault(name, []).append(spent)

@@ -142,6 +142,7 @@ _thought_decoder = LazyDecoder(_Thought)
 _retracted_decoder = LazyDecoder(_Retracted)
 _turn_decoder = LazyDecoder(_Turn)
 _step_decoder = LazyDecoder(_Step)
+_NO_VALUE = msgspec.Raw(b"null")
 _step_result_decoder = LazyDecoder(_StepResult)
 _ask_decoder = LazyDecoder(_Ask)
 _resumed_decoder = LazyDecoder(_Resumed)
@@ -376,6 +377,7 @@ def _step(state: State, event: Event, _data: Data) -> None:
         digest=body.digest,
         seq=event.seq,
         begun_at=event.timestamp,
+        raw=_NO_VALUE,
         attempt=body.attempt,
         parent=body.parent,
         call=body.call,

@@ -190,10 +190,11 @@ class failures:  # noqa: N801 - a context manager, which as a generator would ta
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Raise our error in place of one of SQLite."""
         if error is not None and isinstance(error, sqlite_errors()):
-            raise _typed(error, " ".join(self._doing)) from error
+            raise typed_error(error, " ".join(self._doing)) from error
 
 
-def _typed(error: Exception, doing: str) -> HoldfastError:
+def typed_error(error: Exception, doing: str) -> HoldfastError:
+    """Return our error for one of SQLite."""
     name = getattr(error, "sqlite_errorname", "")
     said = f"{doing}: {error}"
     if name.startswith("SQLITE_FULL"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from holdfast.errors import Damaged, Forbidden, HoldfastError, SyncFailed, TooNew, Unavailable
 from holdfast.storage.disk import Disk, forks
 from holdfast.storage.files.tree import held, let_go, plain_file, real_path, translation, walk
-from holdfast.storage.sqlite.connection import connect_file, failures, transaction, use_wal
+from holdfast.storage.sqlite.connection import connect_file, failures, sqlite_errors, transaction, typed_error, use_wal
 
 if TYPE_CHECKING:
     from holdfast.storage.sqlite.connection import Connection
@@ -67,12 +67,16 @@ class SharedDatabase:
 
     def execute(self, query: str, values: Sequence[Any] = (), key: str = "") -> int:
         """Run one statement as a transaction of its own; return how many rows it changed."""
-        self._renew_after_fork()
-        with self._write_lock, failures("writing", self.path):
+        if self._forks != forks.count:
+            self._renew_after_fork()
+        with self._write_lock:
             connection = self._to_write()
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")  # of one that was interrupted on its way out
-            changed = connection.execute(query, values).rowcount
+            try:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")  # of one that was interrupted on its way out
+                changed = connection.execute(query, values).rowcount
+            except sqlite_errors() as error:  # caught here: entering `failures` costs a tenth of a small append
+                raise typed_error(error, f"writing {self.path}") from error
             self._note(key)
         return changed
 

@@ -244,12 +244,13 @@ class SQLiteLog(Log):
         self._kept: list[bytes] = []
         self._lock = threading.Lock()
         self._noted_until_s = 0.0  # the row is known to have changed shortly before
+        self._id = 0
 
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
         """Append in one transaction that is committed, not synced. Raises Fenced if another writer took over."""
         now_s = time.monotonic()  # as well as the row's time: the clock may be set forward
         if now_s > self._noted_until_s or not self._append_quickly(data, epoch):
-            size = self._database.write(functools.partial(self._append, data, epoch), self._key)
+            self._id, size = self._database.write(functools.partial(self._append, data, epoch), self._key)
             self._noted_until_s = now_s + tables.NOTED_MS / 1000 if size < _QUICK_BYTES_MAX else 0.0
         with self._lock:
             self._appended += len(data)
@@ -259,15 +260,15 @@ class SQLiteLog(Log):
     def _append_quickly(self, data: bytes, epoch: int) -> bool:
         """Add to the pieces alone, soon after the row was changed; return whether the row allowed it."""
         now = tables.now_ms()
-        told = (self._key, epoch, now - tables.NOTED_MS, now)
+        told = (self._id, self._key, epoch, now - tables.NOTED_MS, now)
         parts = tables.parts(data)
         if len(parts) == 1:
             return self._database.execute(tables.APPEND, (len(data), parts[0], *told), self._key) == 1
         rows = [(len(part), part, *told) for part in parts]
         return self._database.write(lambda db: db.executemany(tables.APPEND, rows).rowcount, self._key) == len(rows)
 
-    def _append(self, data: bytes, epoch: int, connection: Connection) -> int:
-        """Add a piece and note the change in the row; return the size of the log."""
+    def _append(self, data: bytes, epoch: int, connection: Connection) -> tuple[int, int]:
+        """Add a piece and note the change in the row; return the row's number and the size of the log."""
         version = tables.next_version(connection)
         found = connection.execute(
             "UPDATE keys SET modified = ?, version = ?,"  # noqa: S608 - our own text
@@ -277,7 +278,7 @@ class SQLiteLog(Log):
         ).fetchall()
         id, size = found[0] if found else self._restored(connection, epoch)
         tables.insert_piece(connection, id, tables.size(size), data)
-        return int(size) + len(data)
+        return int(id), int(size) + len(data)
 
     def sync(self) -> None:
         """Make everything in the file durable; simultaneous callers are served too."""

@@ -58,7 +58,7 @@ _INSERT = "INSERT INTO pieces (number, size, data, packed) VALUES (?, ?, ?, ?)"
 APPEND = (
     "INSERT INTO pieces (number, size, data, packed)"  # noqa: S608
     f" SELECT {_END}, ?, ?, 0 FROM keys"
-    " WHERE key = ? AND epoch = ? AND archived = 0 AND generation > 0 AND modified BETWEEN ? AND ?"
+    " WHERE id = ? AND key = ? AND epoch = ? AND archived = 0 AND generation > 0 AND modified BETWEEN ? AND ?"
 )
 """Append a piece to a log whose row says that it was changed in a span of time; else insert nothing.
 
