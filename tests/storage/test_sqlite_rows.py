@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import threading
 import time
 from unittest.mock import patch
 
@@ -118,11 +119,12 @@ def test_a_log_that_rests_is_no_longer_listed(store):
 def test_no_append_is_missed_when_the_clock_is_set(store, step_ms):
     """Set forward or back between two appends, with a look after it: the second one is listed."""
     log, epoch = begun(store)
-    clock = tables.now_ms
-    with patch("holdfast.storage.sqlite.tables.now_ms", lambda: clock() + step_ms):
-        mark = store.changes("").mark
-        log.append(b"second\n", 1, 1, epoch)
-        assert store.changes(mark).keys == {"sessions/a"}
+    with contextlib.closing(sqlite3.connect(store.path)) as other, other:
+        # As if the clock had shown another time at the first one.
+        other.execute("UPDATE keys SET modified = modified - ?", (step_ms,))
+    mark = store.changes("").mark
+    log.append(b"second\n", 1, 1, epoch)
+    assert store.changes(mark).keys == {"sessions/a"}
 
 
 def test_a_writer_that_was_replaced_is_fenced_at_once(store):
@@ -134,4 +136,19 @@ def test_a_writer_that_was_replaced_is_fenced_at_once(store):
             SQLiteLease(store.database, store.renewer, "sessions/a").acquire("heir", 60_000)
         with pytest.raises(Fenced):
             log.append(b"third\n", 2, 1, epoch)
+    assert b"".join(log.read()) == b"first\nsecond\n"
+
+
+def test_no_append_is_missed_that_had_to_wait_for_another_writer(store):
+    """Whoever looked while it waited for its turn is told of it: its time is that of its turn."""
+    log, epoch = begun(store)
+    with contextlib.closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        waiting = threading.Thread(target=log.append, args=(b"second\n", 1, 1, epoch))
+        waiting.start()
+        time.sleep(4 * tables.NOTED_MS / 1000)
+        mark = store.changes("").mark
+        other.execute("COMMIT")
+    waiting.join()
+    assert store.changes(mark).keys == {"sessions/a"}
     assert b"".join(log.read()) == b"first\nsecond\n"

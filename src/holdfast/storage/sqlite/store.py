@@ -243,8 +243,8 @@ class SQLiteLog(Log):
         self._synced = 0
         self._kept: list[bytes] = []
         self._lock = threading.Lock()
-        self._noted_until_s = 0.0  # the row is known to have changed shortly before
-        self._id = 0
+        self._id = 0  # of the key's row
+        self._noted_until_s = 0.0  # until then the row need not change for an append
 
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
         """Append in one transaction that is committed, not synced. Raises Fenced if another writer took over."""
@@ -259,8 +259,7 @@ class SQLiteLog(Log):
 
     def _append_quickly(self, data: bytes, epoch: int) -> bool:
         """Add to the pieces alone, soon after the row was changed; return whether the row allowed it."""
-        now = tables.now_ms()
-        told = (self._id, self._key, epoch, now - tables.NOTED_MS, now)
+        told = (self._id, self._key, epoch, tables.NOTED_MS)
         parts = tables.parts(data)
         if len(parts) == 1:
             return self._database.execute(tables.APPEND, (len(data), parts[0], *told), self._key) == 1

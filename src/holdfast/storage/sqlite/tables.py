@@ -58,11 +58,13 @@ _INSERT = "INSERT INTO pieces (number, size, data, packed) VALUES (?, ?, ?, ?)"
 APPEND = (
     "INSERT INTO pieces (number, size, data, packed)"  # noqa: S608
     f" SELECT {_END}, ?, ?, 0 FROM keys"
-    " WHERE id = ? AND key = ? AND epoch = ? AND archived = 0 AND generation > 0 AND modified BETWEEN ? AND ?"
+    " WHERE id = ? AND key = ? AND epoch = ? AND archived = 0 AND generation > 0"
+    # SQLite reads its clock, to a millisecond, when the statement has its turn to write, however long that took.
+    " AND (julianday('now') - 2440587.5) * 86400000 - modified BETWEEN -1 AND ?"
 )
-"""Append a piece to a log whose row says that it was changed in a span of time; else insert nothing.
+"""Append a piece to a log whose row was changed within so many milliseconds; else insert nothing.
 
-It writes one page, where the row, its index and the number of the change are three more.
+It writes one page, where the row, its indexes and the number of the change are four more.
 """
 NOTED_MS = 100
 """The time after a change of a log's row in which pieces may be added without changing the row again."""
